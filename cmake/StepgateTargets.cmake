@@ -1,0 +1,46 @@
+# How this tree declares libraries, shared objects and tests.
+
+# stepgate_static(NAME SOURCES ... [LINK ...]): an inside part, built once, linked by the product's
+# shared objects and by the tests alike. Position independent, hidden visibility.
+function(stepgate_static name)
+  cmake_parse_arguments(arg "" "" "SOURCES;LINK" ${ARGN})
+  add_library(${name} STATIC ${arg_SOURCES})
+  target_link_libraries(${name} PRIVATE stepgate::flags PUBLIC ${arg_LINK})
+  target_include_directories(${name} PUBLIC ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/plugin/include)
+endfunction()
+
+# stepgate_shared(NAME SOURCES ... VERSION_SCRIPT file [LINK ...] [OUTPUT name]): a shared object
+# with no undefined symbol and only the exports that its version script names.
+function(stepgate_shared name)
+  cmake_parse_arguments(arg "" "VERSION_SCRIPT;OUTPUT" "SOURCES;LINK" ${ARGN})
+  add_library(${name} SHARED ${arg_SOURCES})
+  target_link_libraries(${name} PRIVATE stepgate::flags ${arg_LINK})
+  set(script ${CMAKE_CURRENT_SOURCE_DIR}/${arg_VERSION_SCRIPT})
+  target_link_options(${name} PRIVATE -Wl,--version-script=${script} -Wl,--exclude-libs,ALL)
+  if(NOT STEPGATE_SANITIZE)
+    target_link_options(${name} PRIVATE -Wl,-z,defs)
+  endif()
+  set_property(TARGET ${name} APPEND PROPERTY LINK_DEPENDS ${script})
+  if(arg_OUTPUT)
+    set_target_properties(${name} PROPERTIES OUTPUT_NAME ${arg_OUTPUT})
+  endif()
+endfunction()
+
+# stepgate_test(NAME SOURCES ... [LINK ...] [ENV NAME=VALUE ...] [LABELS ...] [TIMEOUT s]): a
+# GoogleTest program, one CTest per case. Labels: unit, integration.
+function(stepgate_test name)
+  cmake_parse_arguments(arg "" "TIMEOUT" "SOURCES;LINK;ENV;LABELS" ${ARGN})
+  add_executable(${name} ${arg_SOURCES})
+  target_link_libraries(${name} PRIVATE stepgate::flags ${arg_LINK} GTest::gtest GTest::gtest_main Threads::Threads)
+  if(STEPGATE_SANITIZE)
+    set_target_properties(${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE BATCH UNITY_BUILD_BATCH_SIZE 4)
+  endif()
+  if(NOT arg_TIMEOUT)
+    set(arg_TIMEOUT 120)
+  endif()
+  if(NOT arg_LABELS)
+    set(arg_LABELS unit)
+  endif()
+  gtest_discover_tests(${name} TEST_PREFIX "${name}." DISCOVERY_TIMEOUT 60 WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}
+    PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "${arg_LABELS}" ENVIRONMENT "${arg_ENV}")
+endfunction()
