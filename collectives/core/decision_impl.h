@@ -8,10 +8,7 @@
 namespace stepgate {
 namespace decision_detail {
 
-STEPGATE_HD inline bool usable_fp32(double x) {
-  const float f = static_cast<float>(x);
-  return f > 0.0f && f - f == 0.0f;
-}
+using scaler_detail::usable_fp32;
 
 STEPGATE_HD inline Reason first_reason(const double* f, const StepPolicy& policy, double norm) {
   if (f[kSumNan] != 0 || f[kSumLocalNan] != 0) return Reason::kNan;

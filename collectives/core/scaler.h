@@ -65,6 +65,17 @@ STEPGATE_HD constexpr bool rule_is_dynamic(ScalerRule r) {
   return r != ScalerRule::kStatic && r != ScalerRule::kNone;
 }
 
+// DeepSpeed divides by the one factor instead.
+STEPGATE_HD constexpr bool rule_has_backoff(ScalerRule r) {
+  return rule_is_dynamic(r) && r != ScalerRule::kDeepspeed && r != ScalerRule::kDeepspeedConsecutive;
+}
+// Growth and interval; the limits have their own questions above.
+STEPGATE_HD constexpr bool rule_has_growth(ScalerRule r) {
+  return rule_is_dynamic(r);
+}
+// Every count up to here is exact in fp64, so state survives JSON.
+inline constexpr std::uint64_t kMaxInterval = std::uint64_t{1} << 53;
+
 // The rule's own defaults (peers' where the rule is a peer's).
 ScalerParams default_params(ScalerRule rule) noexcept;
 

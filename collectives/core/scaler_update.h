@@ -19,6 +19,12 @@ STEPGATE_HD inline double round_fp32(double x) {
   return static_cast<double>(static_cast<float>(x));
 }
 
+// Positive and finite once rounded to fp32.
+STEPGATE_HD inline bool usable_fp32(double x) {
+  const float f = static_cast<float>(x);
+  return f > 0.0f && f - f == 0.0f;
+}
+
 STEPGATE_HD inline double clamp(double x, double lo, double hi) {
   return x < lo ? lo : (x > hi ? hi : x);
 }
