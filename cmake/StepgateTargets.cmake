@@ -27,7 +27,8 @@ function(stepgate_shared name)
 endfunction()
 
 # stepgate_test(NAME SOURCES ... [LINK ...] [ENV NAME=VALUE ...] [LABELS ...] [TIMEOUT s]): a
-# GoogleTest program, one CTest per case. Labels: unit, integration.
+# GoogleTest program, one CTest per case. Labels: unit or integration, and where it applies no_asan,
+# no_tsan, no_valgrind (that run leaves the test out; say why beside it), exclusive (runs alone).
 function(stepgate_test name)
   cmake_parse_arguments(arg "" "TIMEOUT" "SOURCES;LINK;ENV;LABELS" ${ARGN})
   add_executable(${name} ${arg_SOURCES})
@@ -41,6 +42,19 @@ function(stepgate_test name)
   if(NOT arg_LABELS)
     set(arg_LABELS unit)
   endif()
-  gtest_discover_tests(${name} TEST_PREFIX "${name}." DISCOVERY_TIMEOUT 60 WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}
-    PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "${arg_LABELS}" ENVIRONMENT "${arg_ENV}")
+  gtest_discover_tests(${name} TEST_PREFIX "${name}." TEST_LIST ${name}_cases DISCOVERY_TIMEOUT 60
+    WORKING_DIRECTORY ${CMAKE_SOURCE_DIR} PROPERTIES TIMEOUT ${arg_TIMEOUT})
+  set(serial "")
+  if(exclusive IN_LIST arg_LABELS)
+    set(serial "RUN_SERIAL ON")
+  endif()
+  # gtest_discover_tests flattens a list inside PROPERTIES, so that a second label or variable would be
+  # taken for a property's name; these are set afterwards. Generator expressions are allowed in ENV.
+  set(properties_file ${CMAKE_CURRENT_BINARY_DIR}/${name}_properties.cmake)
+  file(GENERATE OUTPUT ${properties_file} CONTENT
+"foreach(case IN LISTS ${name}_cases)
+  set_tests_properties(\"\${case}\" PROPERTIES LABELS [==[${arg_LABELS}]==] ENVIRONMENT [==[${arg_ENV}]==] ${serial})
+endforeach()
+")
+  set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES ${properties_file})
 endfunction()
