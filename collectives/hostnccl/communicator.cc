@@ -1,0 +1,268 @@
+#include "collectives/hostnccl/communicator.h"
+
+#include <cstring>
+#include <string>
+#include <utility>
+
+namespace stepgate::hostnccl {
+namespace {
+
+static_assert(int{SGT_INT8} == int{ncclInt8} && int{SGT_UINT8} == int{ncclUint8} &&
+                  int{SGT_INT32} == int{ncclInt32} && int{SGT_UINT32} == int{ncclUint32} &&
+                  int{SGT_INT64} == int{ncclInt64} && int{SGT_UINT64} == int{ncclUint64} &&
+                  int{SGT_FLOAT16} == int{ncclFloat16} && int{SGT_FLOAT32} == int{ncclFloat32} &&
+                  int{SGT_FLOAT64} == int{ncclFloat64} && int{SGT_BFLOAT16} == int{ncclBfloat16},
+              "the types are cast below: give transport.h NCCL's numbers again, or write a switch");
+static_assert(int{SGT_SUM} == int{ncclSum} && int{SGT_PROD} == int{ncclProd} &&
+                  int{SGT_MAX} == int{ncclMax} && int{SGT_MIN} == int{ncclMin} &&
+                  int{SGT_AVG} == int{ncclAvg},
+              "the operators are cast below: give transport.h NCCL's numbers again, or write a switch");
+static_assert(sizeof(sgt_unique_id) == sizeof(ncclUniqueId), "the id is handed on as it is");
+
+sgt_error no_error() {
+  sgt_error error;
+  error.status = SGT_OK;
+  error.culprit = -1;
+  error.message[0] = '\0';
+  return error;
+}
+
+const char* meaning(sgt_status status) {
+  switch (status) {
+    case SGT_INVALID: return "the transport refused an argument";
+    case SGT_TIMEOUT: return "deadline reached (STEPGATE_HOSTNCCL_TIMEOUT)";
+    case SGT_PEER_DEAD: return "a peer is gone";
+    case SGT_ABORTED: return "aborted";
+    case SGT_SYSTEM: return "a system call or UCX failed";
+    case SGT_FORKED: return "a forked child cannot use its parent's communicators";
+    case SGT_VERSION: return "another UCX version lives in this process";
+    default: return "unexpected answer of the transport";
+  }
+}
+
+ncclResult_t code_of(sgt_status status, bool aborted_here) {
+  switch (status) {
+    case SGT_OK: return ncclSuccess;
+    case SGT_IN_PROGRESS: return ncclInProgress;
+    case SGT_INVALID: return ncclInvalidArgument;
+    case SGT_TIMEOUT:
+    case SGT_PEER_DEAD: return ncclRemoteError;
+    // As NCCL's own waits do when they see their abort flag.
+    case SGT_ABORTED: return aborted_here ? ncclInternalError : ncclRemoteError;
+    case SGT_SYSTEM:
+    case SGT_VERSION: return ncclSystemError;
+    case SGT_FORKED: return ncclInvalidUsage;
+  }
+  return ncclInternalError;
+}
+
+std::string sentence(sgt_status status, const sgt_error& error, bool aborted_here) {
+  std::string text = meaning(status);
+  if (status == SGT_ABORTED) text += aborted_here ? " by this rank" : " by another rank";
+  if (error.culprit >= 0) text += ": rank " + std::to_string(error.culprit);
+  const std::size_t length = strnlen(error.message, sizeof error.message);
+  if (length != 0) text += " (" + std::string(error.message, length) + ")";
+  return text;
+}
+
+sgt_options options_of(const Config& config) {
+  sgt_options options = {};
+  options.size = sizeof options;
+  options.timeout_seconds = config.timeout_seconds;
+  options.transports = config.transport.c_str();
+  return options;
+}
+
+void copy_alone(const Request& request) {
+  if (request.send == request.recv) return;
+  std::memcpy(request.recv, request.send, request.count * element_size(request.type));
+}
+
+}  // namespace
+
+Outcome translate_status(sgt_status status, const sgt_error& error, bool aborted_here) {
+  if (status == SGT_OK) return success();
+  if (status == SGT_IN_PROGRESS) return {ncclInProgress, {}};
+  return {code_of(status, aborted_here), sentence(status, error, aborted_here)};
+}
+
+Outcome Communicator::create(const sgt_table* table, const ncclUniqueId& id, int rank, int size,
+                             const Config& config, std::shared_ptr<Communicator>* comm) {
+  sgt_world* world = nullptr;
+  if (size > 1) {
+    sgt_unique_id transport_id;
+    std::memcpy(&transport_id, &id, sizeof transport_id);
+    const sgt_options options = options_of(config);
+    sgt_error error = no_error();
+    const sgt_status status = table->world_create(&transport_id, rank, size, &options, &world, &error);
+    if (status != SGT_OK) {
+      Outcome outcome = translate_status(status, error, false);
+      outcome.message = "ncclCommInitRank: rank " + std::to_string(rank) + " of " + std::to_string(size) +
+                        ": " + outcome.message;
+      return outcome;
+    }
+  }
+  comm->reset(new Communicator(table, world, rank, size));
+  return success();
+}
+
+Communicator::Communicator(const sgt_table* table, sgt_world* world, int rank, int size)
+    : table_(table), rank_(rank), size_(size), world_(world) {}
+
+// Reached with a world only where a program never destroyed its communicator; then nobody is asked.
+Communicator::~Communicator() {
+  if (sgt_world* world = take_world()) {
+    table_->world_abort(world);
+    table_->world_destroy(world);
+  }
+}
+
+sgt_world* Communicator::take_world() {
+  const std::lock_guard lock(inner_);
+  return std::exchange(world_, nullptr);
+}
+
+Outcome Communicator::refused_locked() const {
+  if (destroyed_) return invalid_argument("the communicator has been destroyed or aborted");
+  if (!broken_.ok()) return broken_;
+  if (finalized_)
+    return invalid_usage("the communicator is finalized: only ncclCommDestroy and ncclCommAbort may follow");
+  return success();
+}
+
+Outcome Communicator::usable() {
+  const std::lock_guard lock(inner_);
+  return refused_locked();
+}
+
+Outcome Communicator::record(Outcome outcome) {
+  const std::lock_guard lock(inner_);
+  if (broken_.ok()) broken_ = outcome;
+  return outcome;
+}
+
+Outcome Communicator::translate(sgt_status status, const sgt_error& error) {
+  if (status == SGT_OK) return success();
+  if (status == SGT_IN_PROGRESS) return {ncclInProgress, {}};
+  bool aborted_here = false;
+  {
+    const std::lock_guard lock(inner_);
+    aborted_here = aborted_;
+  }
+  Outcome outcome = translate_status(status, error, aborted_here);
+  return status == SGT_INVALID ? outcome : record(std::move(outcome));
+}
+
+// Asks the transport too: a peer can die while no operation is in flight.
+Outcome Communicator::status() {
+  const std::lock_guard lock(inner_);
+  if (!broken_.ok() || world_ == nullptr) return broken_;
+  sgt_error error = no_error();
+  const sgt_status status = table_->world_status(world_, &error);
+  if (status != SGT_OK) broken_ = translate_status(status, error, aborted_);
+  return broken_;
+}
+
+void Communicator::abort() {
+  const std::lock_guard lock(inner_);
+  aborted_ = true;
+  if (world_ != nullptr) table_->world_abort(world_);
+  if (broken_.ok()) broken_ = translate_status(SGT_ABORTED, no_error(), true);
+}
+
+Outcome Communicator::start(const Request& request, Operation* operation) {
+  if (Outcome o = usable(); !o.ok()) return o;
+  if (request.count == 0) return success();
+  if (size_ == 1) {
+    copy_alone(request);
+    return success();
+  }
+  sgt_error error = no_error();
+  const sgt_status status = launch(request, operation, &error);
+  if (status == SGT_OK || status == SGT_IN_PROGRESS) return success();
+  operation->op = nullptr;
+  return translate(status, error);
+}
+
+sgt_status Communicator::launch(const Request& r, Operation* operation, sgt_error* error) {
+  const auto type = static_cast<sgt_type>(r.type);
+  const auto reduction = static_cast<sgt_reduction>(r.op);
+  sgt_op** op = &operation->op;
+  switch (r.kind) {
+    case Collective::kAllReduce:
+      return table_->allreduce(world_, r.send, r.recv, r.count, type, reduction, op, error);
+    case Collective::kReduceScatter:
+      return table_->reduce_scatter(world_, r.send, r.recv, r.count, type, reduction, op, error);
+    case Collective::kAllGather: return table_->allgather(world_, r.send, r.recv, r.count, type, op, error);
+    case Collective::kBroadcast: {
+      // Only the root's send buffer means anything; the others may pass what they like.
+      const void* send = r.root == rank_ ? r.send : r.recv;
+      return table_->broadcast(world_, send, r.recv, r.count, type, r.root, op, error);
+    }
+    case Collective::kReduce: {
+      void* recv = r.recv;
+      if (r.root != rank_) {
+        operation->scratch.resize(r.count * element_size(r.type));
+        recv = operation->scratch.data();
+      }
+      return table_->allreduce(world_, r.send, recv, r.count, type, reduction, op, error);
+    }
+  }
+  return SGT_INVALID;
+}
+
+Outcome Communicator::progress(const Operation& operation) {
+  if (operation.op == nullptr) return success();
+  sgt_error error = no_error();
+  return translate(table_->op_progress(operation.op, &error), error);
+}
+
+Outcome Communicator::wait(const Operation& operation) {
+  if (operation.op == nullptr) return success();
+  sgt_error error = no_error();
+  return translate(table_->op_wait(operation.op, &error), error);
+}
+
+void Communicator::finish(Operation* operation) noexcept {
+  if (operation->op != nullptr) table_->op_release(std::exchange(operation->op, nullptr));
+}
+
+Outcome Communicator::barrier() {
+  Operation operation;
+  sgt_error error = no_error();
+  const sgt_status status = table_->barrier(world_, &operation.op, &error);
+  if (status != SGT_OK && status != SGT_IN_PROGRESS) return translate(status, error);
+  Outcome outcome = wait(operation);
+  finish(&operation);
+  return outcome;
+}
+
+Outcome Communicator::finalize() {
+  const std::lock_guard owner(use_);
+  {
+    const std::lock_guard lock(inner_);
+    if (finalized_ && !destroyed_) return success();
+    if (Outcome o = refused_locked(); !o.ok()) return o;
+  }
+  if (size_ > 1) {
+    if (Outcome o = barrier(); !o.ok()) return o;
+  }
+  const std::lock_guard lock(inner_);
+  finalized_ = true;
+  return success();
+}
+
+// The barrier runs while abort can still reach the world; only then is the world taken away.
+Outcome Communicator::destroy() {
+  if (status().ok()) (void)finalize();
+  const std::lock_guard owner(use_);
+  {
+    const std::lock_guard lock(inner_);
+    if (destroyed_) return invalid_argument("the communicator has been destroyed already");
+    destroyed_ = true;
+  }
+  if (sgt_world* world = take_world()) table_->world_destroy(world);
+  return success();
+}
+
+}  // namespace stepgate::hostnccl

@@ -1,0 +1,122 @@
+#include "collectives/hostnccl/library.h"
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstring>
+#include <string>
+
+namespace stepgate::hostnccl {
+namespace {
+
+constexpr int kMostRanks = 1 << 20;
+
+Outcome check_rank(int size, int rank) {
+  if (size < 1 || size > kMostRanks) {
+    return invalid_argument("ncclCommInitRank: nranks " + std::to_string(size) + " is not allowed: 1 to " +
+                            std::to_string(kMostRanks));
+  }
+  if (rank >= 0 && rank < size) return success();
+  return invalid_argument("ncclCommInitRank: rank " + std::to_string(rank) + " is not allowed: 0 to " +
+                          std::to_string(size - 1));
+}
+
+}  // namespace
+
+Library& Library::of_this_process() {
+  static Library* const library = new Library(
+      TransportLoader::candidates_beside(reinterpret_cast<const void*>(&Library::of_this_process)));
+  return *library;
+}
+
+Library::Library(std::vector<std::string> transport_candidates)
+    : pid_(getpid()), loader_(std::move(transport_candidates)) {}
+
+Outcome Library::check_process() const {
+  if (getpid() == pid_) return success();
+  return invalid_usage("process " + std::to_string(getpid()) + " was forked from " + std::to_string(pid_) +
+                       ", which had already used NCCL: start it with exec to communicate in it");
+}
+
+Outcome Library::unique_id(ncclUniqueId* id) {
+  if (Outcome o = check_process(); !o.ok()) return o;
+  const sgt_table* table = nullptr;
+  if (Outcome o = loader_.load(&table); !o.ok()) return o;
+  sgt_unique_id made = {};
+  sgt_error error = {SGT_OK, -1, {}};
+  if (Outcome o = translate_status(table->unique_id(&made, &error), error, false); !o.ok()) return o;
+  std::memcpy(id, &made, sizeof made);
+  return success();
+}
+
+Outcome Library::create(ncclComm_t* handle, int size, const ncclUniqueId& id, int rank) {
+  if (Outcome o = check_process(); !o.ok()) return o;
+  if (Outcome o = check_rank(size, rank); !o.ok()) return o;
+  Config config;
+  if (Outcome o = read_config_from_environment(&config); !o.ok()) return o;
+  const sgt_table* table = nullptr;
+  if (Outcome o = transport(size, &table); !o.ok()) return o;
+  if (Outcome o = spend(id, rank); !o.ok()) return o;
+  std::shared_ptr<Communicator> comm;
+  if (Outcome o = Communicator::create(table, id, rank, size, config, &comm); !o.ok()) return o;
+  *handle = enlist(std::move(comm));
+  return success();
+}
+
+Outcome Library::transport(int size, const sgt_table** table) {
+  return size == 1 ? success() : loader_.load(table);
+}
+
+// A second use would wait at a listener that is gone until the deadline; every rank can tell at once.
+Outcome Library::spend(const ncclUniqueId& id, int rank) {
+  IdAndRank key;
+  std::memcpy(key.first.data(), &id, sizeof id);
+  key.second = rank;
+  const std::lock_guard lock(mutex_);
+  if (spent_.insert(key).second) return success();
+  return invalid_usage("ncclCommInitRank: this unique id has been used by rank " + std::to_string(rank) +
+                       " of this process before: an id serves one communicator, get a new one");
+}
+
+ncclComm_t Library::enlist(std::shared_ptr<Communicator> comm) {
+  const std::lock_guard lock(mutex_);
+  handles_.push_back({handles_.size()});
+  alive_.emplace(&handles_.back(), std::move(comm));
+  return &handles_.back();
+}
+
+Outcome Library::find(ncclComm_t handle, std::shared_ptr<Communicator>* comm) const {
+  if (Outcome o = check_process(); !o.ok()) return o;
+  if (handle == nullptr) return invalid_argument("comm is NULL");
+  const std::lock_guard lock(mutex_);
+  const auto found = alive_.find(handle);
+  if (found == alive_.end()) {
+    return invalid_argument("comm is no live communicator: destroyed, aborted, or of another library");
+  }
+  *comm = found->second;
+  return success();
+}
+
+bool Library::retire(ncclComm_t handle) {
+  const std::lock_guard lock(mutex_);
+  return alive_.erase(handle) != 0;
+}
+
+Group& group_of_this_thread() {
+  thread_local Group group;
+  return group;
+}
+
+namespace {
+thread_local char last_error[1024] = "";
+}
+
+const char* last_error_of_this_thread() noexcept {
+  return last_error;
+}
+
+void set_last_error_of_this_thread(const char* message) noexcept {
+  std::snprintf(last_error, sizeof last_error, "%s", message);
+}
+
+}  // namespace stepgate::hostnccl

@@ -1,0 +1,70 @@
+// What NCCL's C ABI forces a library to keep for a whole process: which handles are alive, which unique
+// ids are spent, the transport, and each thread's group and last error. NCCL's calls carry no context
+// object, so this state has nowhere else to live; it is kept in this one class and everything behind it
+// takes what it needs as arguments.
+//
+// Threads: every function from any thread; one short lock, never held across a transport call.
+// fork: a child process inherits handles whose worlds belong to its parent. Every function that could
+// reach them refuses in a child, by pid and before any lock (another thread may have held one at fork).
+// Lifetime: created at first use and never destroyed, so that threads that still communicate while the
+// process exits find it whole.
+#pragma once
+
+#include <sys/types.h>
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <unordered_map>
+
+#include "collectives/hostnccl/communicator.h"
+#include "collectives/hostnccl/group.h"
+#include "collectives/hostnccl/outcome.h"
+#include "collectives/hostnccl/transport_loader.h"
+
+// A handle is an address that is never used twice, so a stale one is always recognised. It is looked up,
+// never read: a foreign pointer cannot make the lookup crash. The few bytes stay until exit.
+struct ncclComm {
+  std::uint64_t serial;
+};
+
+namespace stepgate::hostnccl {
+
+class Library {
+ public:
+  static Library& of_this_process();
+
+  explicit Library(std::vector<std::string> transport_candidates);
+
+  Outcome unique_id(ncclUniqueId* id);
+  Outcome create(ncclComm_t* handle, int size, const ncclUniqueId& id, int rank);
+  Outcome find(ncclComm_t handle, std::shared_ptr<Communicator>* comm) const;
+  // Success in the process that created the library, ncclInvalidUsage in a forked child.
+  Outcome check_process() const;
+  // The handle is dead from here on. False: it was not alive.
+  bool retire(ncclComm_t handle);
+
+ private:
+  using IdAndRank = std::pair<std::array<char, NCCL_UNIQUE_ID_BYTES>, int>;
+
+  Outcome transport(int size, const sgt_table** table);
+  Outcome spend(const ncclUniqueId& id, int rank);
+  ncclComm_t enlist(std::shared_ptr<Communicator> comm);
+
+  const pid_t pid_;
+  TransportLoader loader_;
+  mutable std::mutex mutex_;  // guards what follows
+  std::deque<ncclComm> handles_;
+  std::unordered_map<const ncclComm*, std::shared_ptr<Communicator>> alive_;
+  std::set<IdAndRank> spent_;
+};
+
+// Per thread, as NCCL keeps them.
+Group& group_of_this_thread();
+const char* last_error_of_this_thread() noexcept;
+void set_last_error_of_this_thread(const char* message) noexcept;
+
+}  // namespace stepgate::hostnccl

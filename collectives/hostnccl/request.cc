@@ -1,0 +1,142 @@
+#include "collectives/hostnccl/request.h"
+
+#include <cstdint>
+#include <limits>
+
+namespace stepgate::hostnccl {
+namespace {
+
+bool reduces(Collective kind) noexcept {
+  return kind == Collective::kAllReduce || kind == Collective::kReduceScatter || kind == Collective::kReduce;
+}
+
+bool has_root(Collective kind) noexcept {
+  return kind == Collective::kBroadcast || kind == Collective::kReduce;
+}
+
+std::string label(const Request& request, const char* argument) {
+  return std::string(name_of(request.kind)) + ": " + argument + " ";
+}
+
+Outcome check_type(const Request& request) {
+  const int type = static_cast<int>(request.type);
+  if (element_size(request.type) != 0) return success();
+  if (type >= 0 && type < ncclNumTypes) {
+    return invalid_usage(label(request, "datatype") + std::to_string(type) +
+                         " (fp8) is not offered on host memory; offered: 0 to 9");
+  }
+  return invalid_argument(label(request, "datatype") + std::to_string(type) + " is unknown; allowed: 0 to 9");
+}
+
+Outcome check_operator(const Request& request) {
+  const int op = static_cast<int>(request.op);
+  if (!reduces(request.kind) || (op >= 0 && op < ncclNumOps)) return success();
+  return invalid_argument(label(request, "op") + std::to_string(op) +
+                          " is unknown; allowed: 0 to 4 (sum, prod, max, min, avg)");
+}
+
+Outcome check_root(const Request& request, int size) {
+  if (!has_root(request.kind) || (request.root >= 0 && request.root < size)) return success();
+  return invalid_argument(label(request, "root") + std::to_string(request.root) +
+                          " is no rank; allowed: 0 to " + std::to_string(size - 1));
+}
+
+// Elements of the send and of the receive side, in shares of `count`.
+struct Shares {
+  std::size_t send = 1;
+  std::size_t recv = 1;
+};
+
+Shares shares_of(Collective kind, int size) noexcept {
+  const auto all = static_cast<std::size_t>(size);
+  if (kind == Collective::kReduceScatter) return {all, 1};
+  if (kind == Collective::kAllGather) return {1, all};
+  return {};
+}
+
+Outcome check_length(const Request& request, int size) {
+  const std::size_t room = static_cast<std::size_t>(std::numeric_limits<std::ptrdiff_t>::max());
+  const std::size_t unit = element_size(request.type) * static_cast<std::size_t>(size);
+  if (request.count <= room / unit) return success();
+  return invalid_argument(label(request, "count") + std::to_string(request.count) +
+                          " is more than memory can hold; allowed: at most " + std::to_string(room / unit));
+}
+
+// Ranks other than the root neither send in a broadcast nor receive in a reduce.
+bool uses_send(const Request& r, int rank) noexcept {
+  return r.kind != Collective::kBroadcast || r.root == rank;
+}
+bool uses_recv(const Request& r, int rank) noexcept {
+  return r.kind != Collective::kReduce || r.root == rank;
+}
+
+Outcome check_pointers(const Request& request, int rank) {
+  if (uses_send(request, rank) && request.send == nullptr) {
+    return invalid_argument(label(request, "sendbuff") + "is NULL and count is not 0");
+  }
+  if (uses_recv(request, rank) && request.recv == nullptr) {
+    return invalid_argument(label(request, "recvbuff") + "is NULL and count is not 0");
+  }
+  return success();
+}
+
+bool in_place(const Request& r, std::uintptr_t send, std::uintptr_t recv, std::size_t share, int rank) {
+  const std::size_t offset = share * static_cast<std::size_t>(rank);
+  if (r.kind == Collective::kReduceScatter) return recv == send + offset;
+  if (r.kind == Collective::kAllGather) return send == recv + offset;
+  return send == recv;
+}
+
+// NCCL leaves such an overlap undefined; here it would be a wrong result, so it is refused.
+Outcome check_overlap(const Request& request, int rank, int size) {
+  if (!uses_send(request, rank) || !uses_recv(request, rank)) return success();
+  const std::size_t share = request.count * element_size(request.type);
+  const Shares shares = shares_of(request.kind, size);
+  const auto send = reinterpret_cast<std::uintptr_t>(request.send);
+  const auto recv = reinterpret_cast<std::uintptr_t>(request.recv);
+  const bool apart = send + share * shares.send <= recv || recv + share * shares.recv <= send;
+  if (apart || in_place(request, send, recv, share, rank)) return success();
+  return invalid_argument(label(request, "sendbuff") +
+                          "and recvbuff overlap; allowed: apart, or in place as NCCL defines it");
+}
+
+}  // namespace
+
+std::size_t element_size(ncclDataType_t type) noexcept {
+  switch (static_cast<int>(type)) {
+    case ncclInt8:
+    case ncclUint8: return 1;
+    case ncclFloat16:
+    case ncclBfloat16: return 2;
+    case ncclInt32:
+    case ncclUint32:
+    case ncclFloat32: return 4;
+    case ncclInt64:
+    case ncclUint64:
+    case ncclFloat64: return 8;
+    default: return 0;
+  }
+}
+
+const char* name_of(Collective kind) noexcept {
+  switch (kind) {
+    case Collective::kAllReduce: return "ncclAllReduce";
+    case Collective::kReduceScatter: return "ncclReduceScatter";
+    case Collective::kAllGather: return "ncclAllGather";
+    case Collective::kBroadcast: return "ncclBroadcast";
+    case Collective::kReduce: return "ncclReduce";
+  }
+  return "collective";
+}
+
+Outcome check(const Request& request, int rank, int size) {
+  if (Outcome o = check_type(request); !o.ok()) return o;
+  if (Outcome o = check_operator(request); !o.ok()) return o;
+  if (Outcome o = check_root(request, size); !o.ok()) return o;
+  if (request.count == 0) return success();
+  if (Outcome o = check_length(request, size); !o.ok()) return o;
+  if (Outcome o = check_pointers(request, rank); !o.ok()) return o;
+  return check_overlap(request, rank, size);
+}
+
+}  // namespace stepgate::hostnccl

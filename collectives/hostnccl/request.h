@@ -1,0 +1,39 @@
+// One collective as the caller asked for it, and the checks that NCCL makes at the call.
+//
+//   Request r{.kind = Collective::kAllReduce, .send = in, .recv = out, .count = n, ...};
+//   Outcome o = check(r, comm->rank(), comm->size());
+//
+// Plain values and pure functions: any thread, no order, no lock. Buffers stay the caller's until
+// the operation has completed.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "collectives/hostnccl/outcome.h"
+#include "collectives/nccl_abi/nccl_abi.h"
+
+namespace stepgate::hostnccl {
+
+enum class Collective { kAllReduce, kReduceScatter, kAllGather, kBroadcast, kReduce };
+
+struct Request {
+  Collective kind = Collective::kAllReduce;
+  const void* send = nullptr;
+  void* recv = nullptr;
+  std::size_t count = 0;  // elements; of a rank's share for reduce-scatter and all-gather, as in NCCL
+  ncclDataType_t type = ncclFloat32;
+  ncclRedOp_t op = ncclSum;
+  int root = 0;
+};
+
+// Bytes of an element; 0 for a type that is not offered.
+std::size_t element_size(ncclDataType_t type) noexcept;
+
+const char* name_of(Collective kind) noexcept;
+
+// ncclInvalidArgument for what NCCL calls an argument error and for buffers that overlap in any way
+// but the in-place ones; ncclInvalidUsage for what NCCL knows and this library does not offer.
+Outcome check(const Request& request, int rank, int size);
+
+}  // namespace stepgate::hostnccl
