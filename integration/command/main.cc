@@ -1,0 +1,45 @@
+// stepgate: the command. One subcommand per file; this one only hands over.
+#include <cstdio>
+#include <exception>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "integration/command/arguments.h"
+#include "integration/command/run/run.h"
+#include "integration/command/simulate.h"
+
+namespace {
+
+constexpr const char* kHelp =
+    "usage: stepgate COMMAND ...\n"
+    "\n"
+    "  run -n N [options] -- program args   starts N local ranks with the plugin\n"
+    "  simulate --rule R ... PATTERN        the loss scale after each step of a pattern\n"
+    "\n"
+    "stepgate COMMAND --help tells more. stepgate --version prints the version.\n";
+
+int dispatch(const std::vector<std::string_view>& words) {
+  using namespace stepgate::command;
+  if (words.empty()) throw UsageError("a command is missing; allowed: run, simulate, --help, --version");
+  const std::vector<std::string_view> rest(words.begin() + 1, words.end());
+  if (words[0] == "run") return run_main(rest);
+  if (words[0] == "simulate") return simulate_main(rest);
+  if (words[0] == "--help" || words[0] == "-h" || words[0] == "help") return std::fputs(kHelp, stdout), 0;
+  if (words[0] == "--version") return std::puts("stepgate " STEPGATE_COMMAND_VERSION), 0;
+  bad_value("the command", words[0], "run, simulate, --help, --version");
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return dispatch(std::vector<std::string_view>(argv + 1, argv + argc));
+  } catch (const stepgate::command::UsageError& error) {
+    std::fprintf(stderr, "stepgate: %s\n", error.what());
+    return stepgate::command::kUsageStatus;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "stepgate: %s\n", error.what());
+    return 1;
+  }
+}

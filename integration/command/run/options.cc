@@ -1,0 +1,113 @@
+#include "integration/command/run/options.h"
+
+#include <cctype>
+
+#include "integration/command/arguments.h"
+
+namespace stepgate::command {
+namespace {
+
+constexpr unsigned kMostRanks = 1024;
+
+bool is_variable_name(std::string_view name) {
+  if (name.empty() || std::isdigit(static_cast<unsigned char>(name[0]))) return false;
+  for (const char c : name) {
+    if (!std::isalnum(static_cast<unsigned char>(c)) && c != '_') return false;
+  }
+  return true;
+}
+
+// What differs from rank to rank, or has an option of its own, is not the caller's to set.
+bool is_reserved(std::string_view name) {
+  static constexpr std::string_view kReserved[] = {"RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE",
+                                                   "LD_PRELOAD"};
+  for (const std::string_view reserved : kReserved) {
+    if (name == reserved) return true;
+  }
+  return false;
+}
+
+std::pair<std::string, std::string> parse_setting(std::string_view text) {
+  const std::size_t equals = text.find('=');
+  if (equals == std::string_view::npos || !is_variable_name(text.substr(0, equals))) {
+    bad_value("--set", text, "NAME=VALUE with a name of letters, digits and _");
+  }
+  if (is_reserved(text.substr(0, equals))) {
+    bad_value("--set", text, "any name but RANK, LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE and LD_PRELOAD");
+  }
+  return {std::string(text.substr(0, equals)), std::string(text.substr(equals + 1))};
+}
+
+std::string parse_mode(std::string_view text) {
+  if (text != "off" && text != "observe" && text != "enforce") {
+    bad_value("--mode", text, "off, observe, enforce");
+  }
+  return std::string(text);
+}
+
+double parse_grace(std::string_view text) {
+  const double seconds = parse_number("--grace", text);
+  if (!(seconds >= 0 && seconds <= 3600)) bad_value("--grace", text, "seconds from 0 to 3600");
+  return seconds;
+}
+
+void read_option(Arguments& arguments, RunOptions& options) {
+  const std::string_view option = arguments.take();
+  if (option == "-n" || option == "--ranks") {
+    options.ranks = static_cast<unsigned>(parse_count(option, arguments.value(), 1, kMostRanks));
+  } else if (option == "--mode") {
+    options.mode = parse_mode(arguments.value());
+  } else if (option == "--set") {
+    options.settings.push_back(parse_setting(arguments.value()));
+  } else if (option == "--nccl") {
+    options.nccl = arguments.value();
+    if (options.nccl.empty()) bad_value(option, "", "host, system, or a path");
+  } else if (option == "--grace") {
+    options.grace_seconds = parse_grace(arguments.value());
+  } else if (option == "--no-plugin") {
+    arguments.no_value();
+    options.plugin = false;
+  } else if (option == "--help" || option == "-h") {
+    options.help = true;
+  } else {
+    throw UsageError("unknown option '" + std::string(option) + "'; see stepgate run --help");
+  }
+}
+
+}  // namespace
+
+RunOptions parse_run_options(const std::vector<std::string_view>& words) {
+  RunOptions options;
+  Arguments arguments(words);
+  while (arguments.at_option() && !options.help) read_option(arguments, options);
+  if (options.help) return options;
+  // The program begins at "--" or at the first word that is no option.
+  std::vector<std::string_view> rest = arguments.rest();
+  if (!rest.empty() && rest.front() == "--") rest.erase(rest.begin());
+  options.program.assign(rest.begin(), rest.end());
+  if (options.ranks == 0) throw UsageError("-n is missing: the number of ranks");
+  if (options.program.empty()) throw UsageError("the program is missing: stepgate run -n N -- program args");
+  return options;
+}
+
+const char* run_help() noexcept {
+  return "usage: stepgate run -n N [options] -- program args\n"
+         "\n"
+         "Starts N ranks of a program on this machine, each with the plugin preloaded.\n"
+         "\n"
+         "  -n N, --ranks N    number of ranks, 1 to 1024\n"
+         "  --mode M           off, observe or enforce (STEPGATE_MODE)\n"
+         "  --set NAME=VALUE   sets a variable on the ranks; may be given again\n"
+         "  --no-plugin        leaves the plugin out\n"
+         "  --nccl WHICH       host: NCCL's interface on host memory; system: what the machine has;\n"
+         "                     or a path. Default: host where there is no GPU, else system\n"
+         "  --grace SECONDS    between TERM and KILL for the ranks that are left after a failure (5)\n"
+         "  --help             this text\n"
+         "\n"
+         "Each rank sees RANK, LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT and\n"
+         "STEPGATE_RUN_ID. Every output line is printed as [rank] line. If a rank fails, the others are\n"
+         "ended and the first failure is the launcher's exit status: the rank's own, or 128 + signal.\n"
+         "INT and TERM are passed on to the ranks; a second one kills them.\n";
+}
+
+}  // namespace stepgate::command

@@ -1,0 +1,179 @@
+#include "integration/command/run/supervisor.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <system_error>
+
+namespace stepgate::command {
+namespace {
+
+int open_signals() {
+  sigset_t watched;
+  sigemptyset(&watched);
+  for (const int number : {SIGCHLD, SIGINT, SIGTERM}) sigaddset(&watched, number);
+  sigprocmask(SIG_BLOCK, &watched, nullptr);
+  signal(SIGPIPE, SIG_IGN);
+  const int fd = signalfd(-1, &watched, SFD_CLOEXEC | SFD_NONBLOCK);
+  if (fd < 0) throw std::system_error(errno, std::generic_category(), "signalfd");
+  return fd;
+}
+
+bool exited(int code) {
+  return code == CLD_EXITED;
+}
+
+bool failed(int code, int value) {
+  return !exited(code) || value != 0;
+}
+
+void tell(unsigned rank, int code, int value) {
+  if (exited(code)) {
+    std::fprintf(stderr, "stepgate run: rank %u failed first: exit status %d\n", rank, value);
+  } else {
+    std::fprintf(stderr, "stepgate run: rank %u failed first: signal %d (%s)\n", rank, value,
+                 strsignal(value));
+  }
+}
+
+}  // namespace
+
+Supervisor::Supervisor(std::chrono::duration<double> grace) : signals_(open_signals()), grace_(grace) {}
+
+Supervisor::~Supervisor() {
+  for (Rank& rank : ranks_) {
+    if (rank.ended) continue;
+    kill(-rank.process.pid, SIGKILL);
+    waitpid(rank.process.pid, nullptr, 0);
+  }
+  close(signals_);
+}
+
+void Supervisor::add(StartedRank rank) {
+  ranks_.push_back({std::move(rank)});
+}
+
+std::optional<Failure> Supervisor::run() {
+  while (!all_ended()) {
+    wait_for_events();
+    reap();
+    kill_when_due();
+  }
+  drain();
+  return failure_;
+}
+
+bool Supervisor::all_ended() const {
+  return std::all_of(ranks_.begin(), ranks_.end(), [](const Rank& rank) { return rank.ended; });
+}
+
+int Supervisor::timeout_ms() const {
+  if (!kill_at_) return -1;
+  const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(*kill_at_ - Clock::now()).count();
+  return static_cast<int>(std::clamp<long long>(left + 1, 0, 3'600'000));
+}
+
+void Supervisor::wait_for_events() {
+  std::vector<pollfd> waits{{signals_, POLLIN, 0}};
+  std::vector<LinePipe*> pipes{nullptr};
+  for (Rank& rank : ranks_) {
+    for (LinePipe* pipe : {&rank.process.out, &rank.process.err}) {
+      if (!pipe->open()) continue;
+      waits.push_back({pipe->fd(), POLLIN, 0});
+      pipes.push_back(pipe);
+    }
+  }
+  if (poll(waits.data(), waits.size(), timeout_ms()) <= 0) return;
+  for (std::size_t i = 1; i < waits.size(); ++i) {
+    if (waits[i].revents != 0) pipes[i]->read_some();
+  }
+  signalfd_siginfo info;
+  while (read(signals_, &info, sizeof info) == static_cast<ssize_t>(sizeof info)) {
+    handle_signal(static_cast<int>(info.ssi_signo));
+  }
+}
+
+void Supervisor::handle_signal(int signal_number) {
+  if (signal_number == SIGCHLD) return;  // reap() looks at every rank anyway
+  if (interrupted_) std::fputs("stepgate run: second signal, killing all ranks\n", stderr);
+  signal_running(interrupted_ ? SIGKILL : signal_number);
+  interrupted_ = true;
+}
+
+// Ranks that are seen to have ended in one go are ordered by how: a rank that a signal ended is
+// rather the cause, one that exited with an error rather found a peer gone.
+void Supervisor::reap() {
+  std::vector<Exit> exits = ended_now();
+  std::stable_sort(exits.begin(), exits.end(),
+                   [](const Exit& a, const Exit& b) { return !exited(a.code) && exited(b.code); });
+  for (const Exit& exit : exits) record(exit);
+}
+
+std::vector<Supervisor::Exit> Supervisor::ended_now() {
+  std::vector<Exit> exits;
+  for (unsigned i = 0; i < ranks_.size(); ++i) {
+    Rank& rank = ranks_[i];
+    if (rank.ended) continue;
+    siginfo_t info{};
+    const auto id = static_cast<id_t>(rank.process.pid);
+    if (waitid(P_PID, id, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0) continue;
+    // While the rank is a zombie its group's number cannot be anybody else's.
+    if (failed(info.si_code, info.si_status)) kill(-rank.process.pid, SIGKILL);
+    waitpid(rank.process.pid, nullptr, 0);
+    rank.ended = true;
+    exits.push_back({i, info.si_code, info.si_status});
+  }
+  return exits;
+}
+
+void Supervisor::record(const Exit& exit) {
+  if (!failed(exit.code, exit.value) || failure_) return;
+  // Its last words come first.
+  ranks_[exit.rank].process.out.read_some();
+  ranks_[exit.rank].process.err.read_some();
+  failure_ = Failure{exit.rank, exited(exit.code) ? exit.value : 128 + exit.value};
+  tell(exit.rank, exit.code, exit.value);
+  end_others();
+}
+
+void Supervisor::end_others() {
+  if (all_ended()) return;
+  signal_running(SIGTERM);
+  // A stopped rank takes its TERM only when it continues.
+  signal_running(SIGCONT);
+  kill_at_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(grace_);
+}
+
+void Supervisor::kill_when_due() {
+  if (!kill_at_ || Clock::now() < *kill_at_) return;
+  kill_at_.reset();
+  for (unsigned i = 0; i < ranks_.size(); ++i) {
+    if (!ranks_[i].ended) std::fprintf(stderr, "stepgate run: rank %u did not end, killing it\n", i);
+  }
+  signal_running(SIGKILL);
+}
+
+void Supervisor::signal_running(int signal_number) {
+  for (const Rank& rank : ranks_) {
+    if (!rank.ended) kill(-rank.process.pid, signal_number);
+  }
+}
+
+// Takes what is there and does not wait: a rank's own child may keep the pipe open for ever.
+void Supervisor::drain() {
+  for (Rank& rank : ranks_) {
+    for (LinePipe* pipe : {&rank.process.out, &rank.process.err}) {
+      pipe->read_some();
+      pipe->finish();
+    }
+  }
+}
+
+}  // namespace stepgate::command
