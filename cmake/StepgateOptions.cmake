@@ -6,6 +6,7 @@ set_property(CACHE STEPGATE_SANITIZE PROPERTY STRINGS "" address thread)
 set(STEPGATE_CUDA AUTO CACHE STRING "Build the CUDA device code: AUTO, ON or OFF")
 set_property(CACHE STEPGATE_CUDA PROPERTY STRINGS AUTO ON OFF)
 option(STEPGATE_WERROR "Warnings are errors" ON)
+option(STEPGATE_COVERAGE "Count executed lines with gcov" OFF)
 
 set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
@@ -52,4 +53,10 @@ elseif(STEPGATE_SANITIZE STREQUAL "thread")
                   OUTPUT_VARIABLE STEPGATE_SANITIZER_RUNTIME OUTPUT_STRIP_TRAILING_WHITESPACE)
 elseif(NOT STEPGATE_SANITIZE STREQUAL "")
   message(FATAL_ERROR "STEPGATE_SANITIZE is '${STEPGATE_SANITIZE}'; allowed: empty, address, thread")
+endif()
+
+if(STEPGATE_COVERAGE)
+  # Atomic: ranks run as threads, and as several processes that add to one file.
+  add_compile_options(--coverage -fprofile-update=atomic)
+  add_link_options(--coverage)
 endif()
