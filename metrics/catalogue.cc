@@ -1,0 +1,128 @@
+#include "metrics/catalogue.h"
+
+#include <array>
+
+namespace stepgate::metrics {
+namespace {
+
+constexpr FamilyType C = FamilyType::kCounter;
+constexpr FamilyType G = FamilyType::kGauge;
+constexpr FamilyType H = FamilyType::kHistogram;
+constexpr Since O = Since::kObserve;
+constexpr Since E = Since::kEnforce;
+using Id = FamilyId;
+
+constexpr std::array<FamilyInfo, kFamilies> kTable = {{
+    {Id::kBuildInfo, "stepgate_build_info", G, "version,device,nccl_version,rule", O,
+     "Always 1. What is running: join on it instead of copying its labels."},
+    {Id::kJobInfo, "stepgate_job_info", G, "job_name,run_id,world_size", O,
+     "Always 1. The training job that this process belongs to."},
+    {Id::kEnforcing, "stepgate_enforcing", G, "", O,
+     "1 while StepGate decides about optimizer steps, 0 while it only observes."},
+    {Id::kEnforceRefused, "stepgate_enforce_refused_total", C, "reason", O,
+     "Activations of enforce mode that were refused."},
+    {Id::kEnforceReleased, "stepgate_enforce_released_total", C, "reason", O,
+     "Agreements that ended, giving the decision back to the job."},
+    {Id::kSteps, "stepgate_steps_total", C, "", E, "Optimizer steps judged, each once for all its sets."},
+    {Id::kStepsApplied, "stepgate_steps_applied_total", C, "", E,
+     "Decisions to apply, one per decision set and step."},
+    {Id::kStepsClipped, "stepgate_steps_clipped_total", C, "", E,
+     "Decisions to apply with a clip coefficient below 1."},
+    {Id::kStepsSkipped, "stepgate_steps_skipped_total", C, "reason", E,
+     "Decisions to skip, one per decision set and step."},
+    {Id::kConsecutiveSkips, "stepgate_consecutive_skips", G, "", E,
+     "Skips in a row up to now; the longest run where there are several decision sets."},
+    {Id::kLastDecision, "stepgate_last_decision_timestamp_seconds", G, "", E,
+     "Unix time of the last decision."},
+    {Id::kLossScale, "stepgate_loss_scale", G, "", E, "Loss scale of the next backward pass."},
+    {Id::kLossScaleAtMinimum, "stepgate_loss_scale_at_minimum", G, "", E,
+     "1 while the loss scale stands at the minimum of its rule."},
+    {Id::kStepsAtMinimum, "stepgate_steps_at_minimum_scale_total", C, "", E,
+     "Steps whose backward pass ran with the loss scale at its minimum."},
+    {Id::kLossScaleChanges, "stepgate_loss_scale_changes_total", C, "direction", E,
+     "Changes of the loss scale, by the scaler (up, down) or by the caller (external)."},
+    {Id::kGrowthTracker, "stepgate_growth_tracker", G, "", E,
+     "Good steps since the loss scale last changed."},
+    {Id::kHysteresisRemaining, "stepgate_hysteresis_remaining", G, "", E,
+     "Overflows that the scaler still tolerates before it backs off."},
+    {Id::kGradientNorm, "stepgate_gradient_norm", G, "", E,
+     "Global gradient norm of the last step, unscaled and before clipping; NaN when it was skipped."},
+    {Id::kGradientNormHist, "stepgate_gradient_norm_hist", H, "", E,
+     "Global gradient norms of the applied steps, unscaled and before clipping."},
+    {Id::kObservedNorm, "stepgate_observed_gradient_norm", G, "source", O,
+     "Norm of this rank's observed gradients as stored, loss scale included; NaN once decisions are made."},
+    {Id::kClipCoefficient, "stepgate_clip_coefficient", G, "", E,
+     "Factor by which the last step was clipped; 1 when it was not."},
+    {Id::kAbsMax, "stepgate_gradient_abs_max", G, "bucket", O,
+     "Largest finite magnitude of the reduced gradient as stored, loss scale included."},
+    {Id::kZeroRatio, "stepgate_gradient_zero_ratio", G, "bucket", O,
+     "Share of elements of the reduced gradient that are zero."},
+    {Id::kSubnormalRatio, "stepgate_gradient_subnormal_ratio", G, "bucket", O,
+     "Share of elements of the reduced gradient below the smallest normal of the compute type."},
+    {Id::kNonfinite, "stepgate_nonfinite_elements_total", C, "kind,phase,bucket", O,
+     "Infinite and NaN gradient elements seen on this rank, before (local) and after (reduced) the "
+     "reduction."},
+    {Id::kOffendingRank, "stepgate_offending_rank", G, "", E,
+     "Rank blamed for the last skip: -1 the reduction itself, -2 several ranks, -3 unknown or none."},
+    {Id::kAnomalies, "stepgate_anomalies_total", C, "kind", O, "Anomalies found in gradients and decisions."},
+    {Id::kRangesMissing, "stepgate_ranges_missing_total", C, "", O,
+     "Declared gradients that no hooked reduction covered and that were scanned at step end."},
+    {Id::kRangesRescanned, "stepgate_ranges_rescanned_total", C, "", O,
+     "Declared gradients scanned again because they were reduced more than once in a step."},
+    {Id::kHooksMissed, "stepgate_hooks_missed_total", C, "cause", O,
+     "Reductions that the hooks could not see."},
+    {Id::kReductions, "stepgate_reductions_total", C, "op,handling", O,
+     "Reductions issued by the job: scanned as gradients or passed through."},
+    {Id::kScannedBytes, "stepgate_scanned_bytes_total", C, "phase", O, "Gradient bytes scanned."},
+    {Id::kScanDuration, "stepgate_scan_duration_seconds", H, "", O,
+     "Time spent scanning gradients in one step."},
+    {Id::kAgreementDuration, "stepgate_agreement_duration_seconds", H, "", E,
+     "Time that the agreement of one step took."},
+    {Id::kDivergence, "stepgate_divergence_total", C, "", E,
+     "Steps in which ranks held different state or decisions."},
+    {Id::kPluginErrors, "stepgate_plugin_errors_total", C, "stage", O,
+     "Failures inside the plugin that were kept away from the job."},
+    {Id::kEventsDropped, "stepgate_events_dropped_total", C, "", O,
+     "Step records overwritten before they could be published."},
+}};
+
+constexpr bool in_order() {
+  for (std::size_t i = 0; i < kTable.size(); ++i) {
+    if (static_cast<std::size_t>(kTable[i].id) != i) return false;
+  }
+  return true;
+}
+static_assert(in_order(), "catalogue.cc: the table's rows must follow enum FamilyId");
+
+}  // namespace
+
+std::span<const FamilyInfo> catalogue() noexcept {
+  return kTable;
+}
+
+const FamilyInfo& family_info(FamilyId id) noexcept {
+  return kTable[static_cast<std::size_t>(id)];
+}
+
+const char* family_type_name(FamilyType type) noexcept {
+  switch (type) {
+    case FamilyType::kCounter: return "counter";
+    case FamilyType::kGauge: return "gauge";
+    case FamilyType::kHistogram: return "histogram";
+  }
+  return "";
+}
+
+// Literals, not computed: the page prints them and a sum of floating steps would print noise.
+std::vector<double> histogram_bounds(FamilyId id) {
+  if (id == FamilyId::kGradientNormHist) {
+    return {1e-3, 2e-3, 5e-3, 1e-2, 2e-2, 5e-2, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3};
+  }
+  if (id == FamilyId::kScanDuration || id == FamilyId::kAgreementDuration) {
+    return {1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 1e-2,
+            2e-2, 5e-2, 0.1,  0.2,  0.5,  1,    2,    5,    10};
+  }
+  return {};
+}
+
+}  // namespace stepgate::metrics
