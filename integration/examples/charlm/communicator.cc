@@ -1,0 +1,65 @@
+#include "integration/examples/charlm/communicator.h"
+
+#include <stdexcept>
+#include <string>
+
+namespace stepgate::charlm {
+namespace {
+
+[[noreturn]] void fail(ncclResult_t result, const char* what, ncclComm_t comm) {
+  std::string text = std::string(what) + ": " + ncclGetErrorString(result);
+  const char* detail = ncclGetLastError(comm);
+  if (detail != nullptr && *detail != '\0') text += std::string(": ") + detail;
+  throw std::runtime_error(text);
+}
+
+}  // namespace
+
+Communicator::Communicator(const ncclUniqueId& id, unsigned rank, unsigned world) {
+  const ncclResult_t result = ncclCommInitRank(&comm_, static_cast<int>(world), id, static_cast<int>(rank));
+  if (result != ncclSuccess) fail(result, "ncclCommInitRank", nullptr);
+}
+
+Communicator::~Communicator() {
+  if (broken_) {
+    ncclCommAbort(comm_);
+  } else {
+    ncclCommDestroy(comm_);
+  }
+}
+
+void Communicator::check(ncclResult_t result, const char* what) {
+  if (result == ncclSuccess) return;
+  broken_ = true;
+  fail(result, what, comm_);
+}
+
+void Communicator::group_start() {
+  check(ncclGroupStart(), "ncclGroupStart");
+}
+
+void Communicator::group_end() {
+  check(ncclGroupEnd(), "ncclGroupEnd");
+}
+
+void Communicator::all_reduce(void* data, std::size_t count, ncclDataType_t type, ncclRedOp_t op) {
+  check(ncclAllReduce(data, data, count, type, op, comm_, nullptr), "ncclAllReduce");
+}
+
+void Communicator::reduce_scatter(const void* send, void* receive, std::size_t receive_count,
+                                  ncclDataType_t type, ncclRedOp_t op) {
+  check(ncclReduceScatter(send, receive, receive_count, type, op, comm_, nullptr), "ncclReduceScatter");
+}
+
+void Communicator::all_gather(const void* send, void* receive, std::size_t send_count, ncclDataType_t type) {
+  check(ncclAllGather(send, receive, send_count, type, comm_, nullptr), "ncclAllGather");
+}
+
+ncclUniqueId new_unique_id() {
+  ncclUniqueId id;
+  const ncclResult_t result = ncclGetUniqueId(&id);
+  if (result != ncclSuccess) fail(result, "ncclGetUniqueId", nullptr);
+  return id;
+}
+
+}  // namespace stepgate::charlm

@@ -1,0 +1,187 @@
+#include "integration/examples/charlm/trainer.h"
+
+#include <sys/stat.h>
+
+#include <cstdio>
+#include <stdexcept>
+#include <thread>
+
+#include "integration/examples/charlm/half.h"
+
+namespace stepgate::charlm {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+ModelShape shape_of(const Options& options, const Text& text) {
+  ModelShape shape;
+  shape.vocabulary = text.vocabulary();
+  shape.context = options.context;
+  shape.hidden = options.hidden;
+  shape.layers = options.layers;
+  return shape;
+}
+
+std::vector<float> rounded(std::vector<float> weights) {
+  round_all_to_half(weights.data(), weights.size());
+  return weights;
+}
+
+void check_injections(const Options& options, const std::vector<Parameter>& parameters, unsigned world) {
+  for (const Injection& injection : options.injections) {
+    find_parameter(parameters, injection.parameter);
+    if (injection.rank >= world) {
+      throw std::invalid_argument("the rank in --inject is " + std::to_string(injection.rank) +
+                                  "; allowed: 0 to " + std::to_string(world - 1));
+    }
+  }
+}
+
+bool exists(const std::string& path) {
+  struct stat info;
+  return stat(path.c_str(), &info) == 0;
+}
+
+}  // namespace
+
+Trainer::Trainer(const Options& options, const Text& text, unsigned rank, unsigned world,
+                 Communicator& communicator)
+    : options_(options),
+      text_(text),
+      rank_(rank),
+      world_(world),
+      sampler_(text, options.context, rank, world, options.seed),
+      model_(shape_of(options, text), options.batch),
+      gradients_(parameter_count(model_.parameters())) {
+  check_injections(options, model_.parameters(), world);
+  const std::vector<float> initial = initial_weights(model_.parameters(), options.seed);
+  weights_ = rounded(initial);
+  strategy_ = make_strategy(options, model_.parameters(), initial, rank, world, communicator);
+  Checkpoint checkpoint;
+  if (!options.resume.empty()) resume(checkpoint);
+  judge_ = make_judge({options, rank, world, communicator, *strategy_, checkpoint.judge, done_});
+  batch_.inputs.resize(options.batch * options.context);
+  batch_.targets.resize(options.batch);
+}
+
+void Trainer::resume(Checkpoint& checkpoint) {
+  const std::string path = path_of_rank(options_.resume, rank_);
+  checkpoint = read_checkpoint(path);
+  if (checkpoint.weights.size() != weights_.size() || !strategy_->adam().restore(checkpoint.adam)) {
+    throw std::runtime_error("the checkpoint " + path + " is of another model, strategy or number of ranks");
+  }
+  weights_ = checkpoint.weights;
+  done_ = checkpoint.step;
+}
+
+void Trainer::run() {
+  started_ = shown_ = Clock::now();
+  const std::uint64_t first = done_ + 1;
+  for (std::uint64_t step = first; step <= options_.steps; ++step) one_step(step);
+  if (!options_.checkpoint.empty()) save();
+  if (!options_.json.empty()) report();
+  if (options_.linger_seconds > 0) linger();
+}
+
+void Trainer::one_step(std::uint64_t step) {
+  const double scale = judge_->begin();
+  fill_batch(step);
+  losses_.push_back(model_.loss_and_gradients(weights_.data(), batch_, scale, gradients_.data()));
+  inject_faults(step);
+  strategy_->reduce(gradients_.data());
+  const Verdict verdict = judge_->end();
+  if (!verdict.row.skip) strategy_->update(verdict.multiplier, weights_.data());
+  done_ = step;
+  if (options_.progress) show_progress(step, verdict);
+}
+
+void Trainer::fill_batch(std::uint64_t step) {
+  for (std::size_t example = 0; example < options_.batch; ++example) {
+    const std::size_t start = sampler_.start(step, example);
+    for (std::size_t i = 0; i < options_.context; ++i) {
+      batch_.inputs[example * options_.context + i] = text_.symbol(start + i);
+    }
+    batch_.targets[example] = text_.symbol(start + options_.context);
+  }
+}
+
+void Trainer::inject_faults(std::uint64_t step) {
+  for (const Injection& injection : options_.injections) {
+    if (injection.step == step) inject_one(injection);
+  }
+  if (!options_.random_injections) return;
+  const auto random = random_injection(*options_.random_injections, step, world_, model_.parameters());
+  if (random) inject_one(*random);
+}
+
+// Every rank notes every fault; only the one it is meant for gets it.
+void Trainer::inject_one(const Injection& injection) {
+  injected_.push_back(injection);
+  if (injection.rank != rank_) return;
+  inject(injection.fault, find_parameter(model_.parameters(), injection.parameter), gradients_.data());
+}
+
+void Trainer::show_progress(std::uint64_t step, const Verdict& verdict) {
+  if (verdict.row.skip) show_skip(verdict);
+  if (rank_ != 0) return;
+  const bool due = Clock::now() - shown_ > std::chrono::seconds(1);
+  if (!due && step != 1 && step != options_.steps) return;
+  shown_ = Clock::now();
+  const double seconds = std::chrono::duration<double>(shown_ - started_).count();
+  std::printf("%6.1f s  step %llu of %llu  loss %.3f  scale %g  norm %.3f\n", seconds,
+              static_cast<unsigned long long>(step), static_cast<unsigned long long>(options_.steps),
+              losses_.back(), verdict.row.scale, verdict.row.norm);
+  std::fflush(stdout);
+}
+
+// Rank 0 tells the decision; a rank with a bad gradient of its own tells which parameter it was.
+// Without a gate decisions differ, so everyone tells its own.
+void Trainer::show_skip(const Verdict& verdict) {
+  const auto step = static_cast<unsigned long long>(verdict.row.step);
+  if (rank_ == 0 || !judge_->gated()) {
+    std::printf("step %llu skipped: %s at scale %g", step, verdict.row.reason.c_str(), verdict.row.scale);
+    if (verdict.blamed >= 0) std::printf(", from rank %d", verdict.blamed);
+    if (verdict.blamed == -2) std::printf(", from several ranks");
+    std::printf("\n");
+  }
+  if (verdict.blamed == static_cast<int>(rank_)) {
+    for (const OffenderRow& row : judge_->offenders()) {
+      if (row.step != verdict.row.step) continue;
+      std::printf("step %llu: %s in my gradient of %s\n", step, row.nan ? "nan" : "inf",
+                  row.parameter.c_str());
+    }
+  }
+  std::fflush(stdout);
+}
+
+void Trainer::save() {
+  write_checkpoint(path_of_rank(options_.checkpoint, rank_),
+                   {done_, judge_->gated(), weights_, strategy_->adam().state(), judge_->save()});
+}
+
+void Trainer::report() {
+  RankReport report;
+  report.rank = rank_;
+  report.world = world_;
+  report.gated = judge_->gated();
+  report.first_step = done_ + 1 - losses_.size();
+  report.steps = judge_->steps();
+  report.offenders = judge_->offenders();
+  report.injections = injected_;
+  report.losses = losses_;
+  report.weights_checksum = checksum(weights_);
+  report.unigram_entropy = text_.unigram_entropy();
+  report.metrics_url = judge_->metrics_url();
+  report.seconds = std::chrono::duration<double>(Clock::now() - started_).count();
+  write_report(path_of_rank(options_.json, rank_), report);
+}
+
+void Trainer::linger() const {
+  const auto until = Clock::now() + std::chrono::duration<double>(options_.linger_seconds);
+  while (Clock::now() < until) {
+    if (!options_.json.empty() && exists(options_.json + ".done")) return;
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+}
+
+}  // namespace stepgate::charlm
