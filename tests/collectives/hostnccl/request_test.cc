@@ -1,0 +1,114 @@
+#include "collectives/hostnccl/request.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+
+namespace stepgate::hostnccl {
+namespace {
+
+constexpr int kRank = 1;
+constexpr int kSize = 4;
+constexpr std::size_t kCount = 4;
+alignas(8) unsigned char memory[1024];
+
+// Buffers as offsets into `memory`, so that overlaps can be written down; kNull stands for NULL.
+constexpr int kNull = -1;
+
+struct Row {
+  const char* what;
+  ncclResult_t expected;
+  Collective kind;
+  int send;
+  int recv;
+  std::size_t count = kCount;
+  int type = ncclFloat32;
+  int op = ncclSum;
+  int root = 0;
+};
+
+void PrintTo(const Row& row, std::ostream* out) {
+  *out << row.what;
+}
+
+void* at(int offset) {
+  return offset == kNull ? nullptr : memory + offset;
+}
+
+class RequestChecks : public testing::TestWithParam<Row> {};
+
+TEST_P(RequestChecks, AnswersAsNccl) {
+  const Row& row = GetParam();
+  const Request request{row.kind,
+                        at(row.send),
+                        at(row.recv),
+                        row.count,
+                        static_cast<ncclDataType_t>(row.type),
+                        static_cast<ncclRedOp_t>(row.op),
+                        row.root};
+  const Outcome outcome = check(request, kRank, kSize);
+  EXPECT_EQ(outcome.code, row.expected) << outcome.message;
+  EXPECT_EQ(outcome.message.empty(), outcome.ok()) << "every refusal says why";
+}
+
+constexpr Collective kAr = Collective::kAllReduce;
+constexpr Collective kRs = Collective::kReduceScatter;
+constexpr Collective kAg = Collective::kAllGather;
+constexpr Collective kBc = Collective::kBroadcast;
+constexpr Collective kRd = Collective::kReduce;
+constexpr int kShare = 16;  // bytes: 4 floats
+constexpr ncclResult_t kArgument = ncclInvalidArgument;
+constexpr std::size_t kHuge = std::numeric_limits<std::size_t>::max() / 2;
+
+constexpr Row kRows[] = {
+    {"all-reduce apart", ncclSuccess, kAr, 0, 512},
+    {"all-reduce in place", ncclSuccess, kAr, 0, 0},
+    {"all-reduce side by side", ncclSuccess, kAr, 0, kShare},
+    {"all-reduce half over itself", kArgument, kAr, 0, kShare / 2},
+    {"all-reduce half over itself, behind", kArgument, kAr, kShare / 2, 0},
+    {"reduce-scatter in place", ncclSuccess, kRs, 0, kRank* kShare},
+    {"reduce-scatter at another rank's place", kArgument, kRs, 0, 2 * kShare},
+    {"reduce-scatter at the start, which is rank 0's place", kArgument, kRs, 0, 0},
+    {"reduce-scatter behind the last share", ncclSuccess, kRs, 0, kSize* kShare},
+    {"all-gather in place", ncclSuccess, kAg, kRank* kShare, 0},
+    {"all-gather at another rank's place", kArgument, kAg, 2 * kShare, 0},
+    {"all-gather apart", ncclSuccess, kAg, 512, 0},
+    {"broadcast: only the root's send buffer matters", ncclSuccess, kBc, kNull, 0},
+    {"broadcast: the root's send buffer", kArgument, kBc, kNull, 0, kCount, ncclFloat32, ncclSum, kRank},
+    {"broadcast: overlap on the root", kArgument, kBc, 0, 4, kCount, ncclFloat32, ncclSum, kRank},
+    {"broadcast: overlap elsewhere is nobody's", ncclSuccess, kBc, 0, 4},
+    {"reduce: only the root's receive buffer matters", ncclSuccess, kRd, 0, kNull},
+    {"reduce: the root's receive buffer", kArgument, kRd, 0, kNull, kCount, ncclFloat32, ncclSum, kRank},
+    {"no send buffer", kArgument, kAr, kNull, 0},
+    {"no receive buffer", kArgument, kAr, 0, kNull},
+    {"no buffers, nothing to do", ncclSuccess, kAr, kNull, kNull, 0},
+    {"nothing to do, but a bad type", kArgument, kAr, kNull, kNull, 0, 12},
+    {"type -1", kArgument, kAr, 0, 512, kCount, -1},
+    {"type 12", kArgument, kAr, 0, 512, kCount, ncclNumTypes},
+    {"fp8 e4m3 is known and not offered", ncclInvalidUsage, kAr, 0, 512, kCount, ncclFloat8e4m3},
+    {"fp8 e5m2 is known and not offered", ncclInvalidUsage, kAg, 0, 512, kCount, ncclFloat8e5m2},
+    {"operator -1", kArgument, kAr, 0, 512, kCount, ncclFloat32, -1},
+    {"operator 5", kArgument, kRs, 0, 512, kCount, ncclFloat32, ncclNumOps},
+    {"operator 5 of a reduce", kArgument, kRd, 0, 512, kCount, ncclFloat32, ncclNumOps},
+    {"root -1", kArgument, kBc, 0, 512, kCount, ncclFloat32, ncclSum, -1},
+    {"root = size", kArgument, kRd, 0, 512, kCount, ncclFloat32, ncclSum, kSize},
+    {"root of an all-reduce means nothing", ncclSuccess, kAr, 0, 512, kCount, ncclFloat32, ncclSum, 99},
+    {"count beyond memory", kArgument, kAr, 0, 512, kHuge},
+    {"count beyond memory times ranks", kArgument, kAg, 0, 512, kHuge / 8},
+};
+INSTANTIATE_TEST_SUITE_P(Table, RequestChecks, testing::ValuesIn(kRows));
+
+TEST(ElementSize, OfEveryType) {
+  constexpr std::size_t kSizes[ncclNumTypes] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 0, 0};
+  for (int type = 0; type < ncclNumTypes; ++type) {
+    EXPECT_EQ(element_size(static_cast<ncclDataType_t>(type)), kSizes[type]) << type;
+  }
+}
+
+TEST(Request, RefusalNamesCallValueAndRange) {
+  const Request request{Collective::kBroadcast, memory, memory, 1, ncclInt8, ncclSum, 7};
+  EXPECT_EQ(check(request, 0, kSize).message, "ncclBroadcast: root 7 is no rank; allowed: 0 to 3");
+}
+
+}  // namespace
+}  // namespace stepgate::hostnccl
