@@ -61,8 +61,8 @@ struct Decision {
 };
 static_assert(sizeof(Decision) == 64, "Decision is shared with device code and tables: 64 bytes");
 
-// fields: the SUM over all ranks. scale: latched at step begin. own digests: this rank's, for the
-// naming of an odd rank. After `apply` ran the handed out pair is (1, 1): see gate_block.h.
+// fields: the SUM over all ranks. scale: latched at step begin. own digests: what this rank put into
+// the sum, for the naming of an odd rank. After `apply` ran the handed out pair is (1, 1): see gate_block.h.
 STEPGATE_HD Decision decide(const double* fields, double scale, const StepPolicy& policy,
                             std::uint32_t own_digest_a, std::uint32_t own_digest_b);
 

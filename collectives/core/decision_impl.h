@@ -31,7 +31,8 @@ STEPGATE_HD inline void judge_divergence(const double* f, const StepPolicy& poli
   d.diverged = 1;
   if (!equal_a) {
     d.odd_rank = odd_rank(own_a, n, f[kSumDigestA], f[kSumDigestASquared], f[kSumDigestARank]);
-  } else if (!equal_b) {
+  }
+  if (!equal_b && d.odd_rank < 0) {
     d.odd_rank = odd_rank(own_b, n, f[kSumDigestB], f[kSumDigestBSquared], f[kSumDigestBRank]);
   }
   if (policy.divergence != DivergencePolicy::kReport && d.reason == Reason::kNone) {
@@ -65,7 +66,7 @@ STEPGATE_HD inline Decision undecided_step(double scale) {
 STEPGATE_HD inline Decision decide(const double* f, double scale, const StepPolicy& policy,
                                    std::uint32_t own_a, std::uint32_t own_b) {
   Decision d = undecided_step(scale);
-  const bool complete = f[kSumContributors] == static_cast<double>(policy.world);
+  const bool complete = f[kSumContributors] == static_cast<double>(policy.world) && plausible_sums(f);
   if (f[kSumDegrade] != 0 || f[kSumUndecided] != 0 || !complete) {
     d.released = 1;
     d.reason = Reason::kVeto;

@@ -47,7 +47,9 @@ static_assert(sizeof(RangeSlot) == 160, "RangeSlot is shared with device code");
 struct SetBlock {
   Outputs outputs;
   Decision decision;
-  double summary[kSummaryFields] = {};  // local after summarize, summed after the exchange
+  double summary[kSummaryFields] = {};  // summed over the ranks, as decide_set read it
+  std::uint32_t sent_digest_a = 0;      // what the summary carried; the block's own moves on
+  std::uint32_t sent_digest_b = 0;
   std::uint64_t summarized_step = 0;
   std::uint64_t decided_step = 0;
 };
@@ -64,16 +66,18 @@ struct GateBlock {
   std::uint32_t rank = 0;
   std::uint32_t enforcing = 0;
   std::uint32_t released = 0;
-  std::uint32_t undecided = 0;  // an earlier step's summary went out and no decision came
+  std::uint32_t undecided = 0;  // a summary went out and no decision came (begin_step, or the host)
   std::uint32_t veto = 0;       // this step
   std::uint32_t degrade = 0;
-  std::uint32_t attributing = 0;  // local scans covered every reduction of this step
-  std::uint32_t diverged_in_row = 0;
-  std::uint32_t step_overflow = 0;  // any set of this step had inf or NaN
-  std::uint32_t step_applied = 0;   // any set of this step applied
-  std::uint32_t digest_a = 0;       // scaler state at begin_step
-  std::uint32_t digest_b = 0;       // previous step: decision and norm bits
-  double external_scale = 0;        // > 0: the caller's scale for this step, instead of the scaler's
+  std::uint32_t attributing = 0;      // local scans covered every reduction of this step
+  std::uint32_t diverged_in_row = 0;  // steps; back to 0 at the begin after a step without
+  std::uint32_t step_overflow = 0;    // any set of this step had inf or NaN
+  std::uint32_t step_applied = 0;     // any set of this step applied
+  std::uint32_t digest_a = 0;         // scaler state and latched scale at begin_step
+  std::uint32_t digest_b = 0;         // decisions and norm bits of the last decided step
+  std::uint64_t digest_b_step = 0;    // the step that digest_b speaks of
+  std::uint64_t diverged_step = 0;    // the last step that diverged
+  double external_scale = 0;          // > 0: the caller's scale for this step, instead of the scaler's
   SetBlock sets[kMaxSets];
 };
 
@@ -84,12 +88,16 @@ STEPGATE_HD std::uint32_t digest16(const void* bytes, std::size_t size);
 STEPGATE_HD void begin_step(GateBlock& g);
 
 // Folds the slots of a set into this rank's summary (fields: kSummaryFields doubles, the caller's)
-// and sets found_inf = 1 until a decision comes.
+// and sets found_inf = 1 (and the rest of Outputs to a skip's) until a decision comes.
 STEPGATE_HD void summarize_set(GateBlock& g, std::uint32_t set, const RangeSlot* slots,
                                std::uint32_t slot_count, double* fields);
 
-// Judges the summed fields, writes Decision and Outputs of the set.
+// Judges the summed fields, writes Decision and Outputs of the set. Sums that do not answer this
+// rank's summary (another step's, another set's) decide nothing: the set stays undecided.
 STEPGATE_HD void decide_set(GateBlock& g, std::uint32_t set, const double* fields);
+
+// After `apply` multiplied the gradients of a set: multiplier and grad_scale become 1.
+STEPGATE_HD void mark_applied(GateBlock& g, std::uint32_t set);
 
 // Once a step, after all its sets: overflow if any set had inf or NaN; else good if any set applied.
 STEPGATE_HD void update_scale(GateBlock& g);

@@ -10,3 +10,17 @@
 #else
 #define STEPGATE_HD
 #endif
+
+namespace stepgate {
+
+// a * b, rounded. nvcc contracts a product and a following sum into one rounding unless told not to;
+// where a product feeds a sum, the host and the device must round alike.
+STEPGATE_HD inline double rounded_product(double a, double b) {
+#if defined(__CUDA_ARCH__)
+  return __dmul_rn(a, b);
+#else
+  return a * b;
+#endif
+}
+
+}  // namespace stepgate

@@ -1,9 +1,11 @@
 // StepSummary: what the ranks exchange once a step, combined by a SUM of fp64 and nothing else.
 //
-// Layout: an array of kSummaryFields doubles, each an integer small enough that the sum over up to
-// 2^21 ranks is exact, so every rank gets the same bits whatever the order of summation. norm^2
-// travels as 32-bit digits ("limbs"): digit i weighs 2^(32 i - 320); bits below 2^-320 are cut.
-// Flags are tested != 0. There is no MAX anywhere: a floating MAX drops NaN.
+// Layout: an array of kSummaryFields doubles, each a whole number. Whatever a decision is made of
+// sums exactly over up to kMaxRanks ranks, so every rank gets the same bits whatever the order of
+// summation. norm^2 travels as 32-bit digits ("limbs"): digit i weighs 2^(32 i - 320); bits below
+// 2^-320 are cut. Counts are exact while their total stays below 2^53; beyond that they are only good
+// for the test != 0, as are all flags. Sums of something times a rank are exact up to kNamedRanks
+// ranks; beyond that nobody is named. There is no MAX anywhere: a floating MAX drops NaN.
 //
 // Thread: any; the caller owns the array. Host and device.
 #pragma once
@@ -38,7 +40,7 @@ enum SummaryField : int {
   kSumOffenders,            // ranks with a local inf or NaN ...
   kSumOffenderRank,         // ... sum of their ranks
   kSumOffenderRankSquared,  // ... sum of their ranks squared
-  kSumStep,                 // step number (mod 2^20) as value
+  kSumStep,                 // step number (mod 2^16) as value
   kSumStepSquared,          // ... and square: equal on all ranks iff N*sum(x^2)==(sum x)^2
   kSumSet,
   kSumSetSquared,
@@ -53,7 +55,10 @@ enum SummaryField : int {
   kSummaryFields,
 };
 inline constexpr std::uint32_t kSummaryVersion = 1;
-inline constexpr std::uint64_t kSummaryStepModulus = std::uint64_t{1} << 20;
+inline constexpr std::uint32_t kMaxRanks = 1u << 21;
+inline constexpr std::uint32_t kNamedRanks = 1u << 18;
+// 16 bits, so that squares of kMaxRanks ranks still sum to at most 2^53.
+inline constexpr std::uint64_t kSummaryStepModulus = std::uint64_t{1} << 16;
 static_assert(kSummaryFields * sizeof(double) < 512, "one agreement message stays under 512 bytes");
 
 // What one rank puts into the exchange, before it is spread over the fields.
@@ -96,10 +101,17 @@ inline constexpr std::int32_t kOffenderUnknown = -3;
 // A rank >= 0, or one of the three above. `world` is the agreement's size.
 STEPGATE_HD std::int32_t offending_rank(const double* fields, std::uint32_t world);
 
+// The two offending ranks, lower first; false (out untouched) unless there are exactly two.
+STEPGATE_HD bool offending_pair(const double* fields, std::int32_t out[2]);
+
+// False where a field is not what a sum of summaries can be: NaN, negative, or far too large.
+STEPGATE_HD bool plausible_sums(const double* fields);
+
 // True when all contributors sent the same value, judged from sum and sum of squares in 128 bits.
 STEPGATE_HD bool all_equal(double contributors, double sum, double sum_squares);
 
-// The one odd rank of three or more, or -1: `own` is the caller's digest.
+// The one odd rank of three or more, or -1: `own` is the caller's digest. The odd rank finds itself
+// too. Names, never decides: three different digests can, with luck, look like one odd rank.
 STEPGATE_HD std::int32_t odd_rank(std::uint32_t own, double contributors, double sum, double sum_squares,
                                   double sum_rank);
 

@@ -140,6 +140,25 @@ STEPGATE_HD inline std::int32_t offending_rank(const double* f, std::uint32_t wo
   return kOffenderUnknown;
 }
 
+STEPGATE_HD inline bool offending_pair(const double* f, std::int32_t out[2]) {
+  if (f[kSumOffenders] != 2) return false;
+  const auto sum = static_cast<std::int64_t>(f[kSumOffenderRank]);
+  const auto squares = static_cast<std::int64_t>(f[kSumOffenderRankSquared]);
+  // (high - low)^2 = 2 (high^2 + low^2) - (high + low)^2; exact in fp64 for ranks below 2^21.
+  const double gap = std::sqrt(static_cast<double>(2 * squares - sum * sum));
+  out[0] = static_cast<std::int32_t>((sum - static_cast<std::int64_t>(gap)) / 2);
+  out[1] = static_cast<std::int32_t>(sum - out[0]);
+  return true;
+}
+
+STEPGATE_HD inline bool plausible_sums(const double* f) {
+  // The bound keeps every later conversion to 64-bit integers defined.
+  for (int i = 0; i < kSummaryFields; ++i) {
+    if (!(f[i] >= 0 && f[i] < 0x1p62)) return false;
+  }
+  return true;
+}
+
 namespace summary_detail {
 
 // 128 bits by hand: device compilers and old hosts have no __int128 to share.
@@ -164,21 +183,39 @@ STEPGATE_HD inline bool all_equal(double contributors, double sum, double sum_sq
   return left.high == right.high && left.low == right.low;
 }
 
+namespace summary_detail {
+
+// The digest that all but one hold and the odd one's distance from it, seen by a rank that holds
+// `own`: either it is one of the many, or all the others agree and it is the odd one itself. Never
+// both with three ranks or more. False where neither fits.
+STEPGATE_HD inline bool common_digest(std::int64_t own, std::int64_t n, std::int64_t sum,
+                                      std::int64_t squares, std::int64_t* common, std::int64_t* distance) {
+  *common = own;
+  *distance = sum - n * own;
+  const std::int64_t odd = own + *distance;
+  // Bounded first: the square of anything larger could overflow.
+  if (odd >= 0 && odd <= 0xffff && squares == (n - 1) * own * own + odd * odd) return true;
+  const std::int64_t others = sum - own;
+  *common = others / (n - 1);
+  *distance = own - *common;
+  return *common * (n - 1) == others && squares == (n - 1) * *common * *common + own * own;
+}
+
+}  // namespace summary_detail
+
 STEPGATE_HD inline std::int32_t odd_rank(std::uint32_t own, double contributors, double sum,
                                          double sum_squares, double sum_rank) {
   const auto n = static_cast<std::int64_t>(contributors);
-  if (n < 3) return -1;
-  const std::int64_t d = own & 0xffffu;
-  const std::int64_t e = static_cast<std::int64_t>(sum) - n * d;  // the odd one's b is d + e
-  if (e == 0) return -1;
-  const std::int64_t b = d + e;
-  // All others hold this rank's d: then the odd rank falls out of sum(d * rank). Where this rank is
-  // the odd one itself the squares do not fit and it cannot tell.
-  if (static_cast<std::int64_t>(sum_squares) != (n - 1) * d * d + b * b) return -1;
-  const std::int64_t ranks = n * (n - 1) / 2;
-  const std::int64_t moved = static_cast<std::int64_t>(sum_rank) - d * ranks;
-  if (moved % e != 0) return -1;
-  const std::int64_t rank = moved / e;
+  if (n < 3 || n > static_cast<std::int64_t>(kNamedRanks)) return -1;
+  std::int64_t common = 0, distance = 0;
+  if (!summary_detail::common_digest(own & 0xffffu, n, static_cast<std::int64_t>(sum),
+                                     static_cast<std::int64_t>(sum_squares), &common, &distance)) {
+    return -1;
+  }
+  if (distance == 0) return -1;
+  const std::int64_t moved = static_cast<std::int64_t>(sum_rank) - common * (n * (n - 1) / 2);
+  if (moved % distance != 0) return -1;
+  const std::int64_t rank = moved / distance;
   return rank >= 0 && rank < n ? static_cast<std::int32_t>(rank) : -1;
 }
 

@@ -1,0 +1,256 @@
+// A gate's block through single steps: what is counted, shown, remembered, and refused.
+#include "tests/collectives/core/support.h"
+
+namespace stepgate::test {
+namespace {
+
+const double kInf = std::numeric_limits<double>::infinity();
+const double kNan = std::numeric_limits<double>::quiet_NaN();
+
+Fields summarize(GateBlock& g, const std::vector<RangeSlot>& slots, std::uint32_t set = 0) {
+  Fields f;
+  summarize_set(g, set, slots.data(), static_cast<std::uint32_t>(slots.size()), f.data());
+  return f;
+}
+
+void whole_step(GateBlock& g, const std::vector<RangeSlot>& slots) {
+  begin_step(g);
+  decide_set(g, 0, summarize(g, slots).data());
+  update_scale(g);
+}
+
+GateBlock alone(ScalerRule rule = ScalerRule::kTorch) {
+  return new_block(default_params(rule), 0, 1);
+}
+
+TEST(GateBlockTest, FreshBlocksSkip) {
+  const GateBlock g = alone();
+  for (const SetBlock& s : g.sets) EXPECT_EQ(s.outputs.found_inf, 1.0f);
+}
+
+TEST(GateBlockTest, StepAppliesAndGrows) {
+  GateBlock g = alone();
+  g.params.interval = 1;
+  whole_step(g, {slot_of({3 * 65536.0, 4 * 65536.0})});
+  const Outputs& o = g.sets[0].outputs;
+  EXPECT_EQ(o.found_inf, 0.0f);
+  EXPECT_EQ(o.norm, 5.0f);
+  EXPECT_EQ(o.multiplier, 0x1p-16f) << "the scale of this step's backward";
+  EXPECT_EQ(o.grad_scale, 65536.0f);
+  EXPECT_EQ(o.scale, 131072.0f) << "the scale of the next";
+  EXPECT_EQ(g.last_decided, 1u);
+}
+
+TEST(GateBlockTest, SummarizeShowsASkipUntilTheDecision) {
+  GateBlock g = alone();
+  whole_step(g, {slot_of({1})});
+  ASSERT_EQ(g.sets[0].outputs.found_inf, 0.0f);
+  begin_step(g);
+  summarize(g, {slot_of({1})});
+  const Outputs& o = g.sets[0].outputs;
+  EXPECT_EQ(o.found_inf, 1.0f);
+  EXPECT_EQ(o.multiplier, 1.0f);
+  EXPECT_EQ(o.grad_scale, 1.0f);
+  EXPECT_EQ(o.norm, 0.0f);
+  EXPECT_EQ(g.sets[0].decision.skip, 1u) << "not the last step's decision";
+}
+
+TEST(GateBlockTest, CountedLiveFactorAndSet) {
+  GateBlock g = alone();
+  g.scaler.scale = 1;
+  RangeSlot counted = slot_of({3});
+  RangeSlot duplicate = slot_of({100, kInf});
+  duplicate.counted = 0;
+  RangeSlot absent = slot_of({kNan});
+  absent.live = 0;
+  RangeSlot averaged = slot_of({8});
+  averaged.factor = 0.5;
+  RangeSlot other_set = slot_of({kNan});
+  other_set.set = 1;
+  begin_step(g);
+  const Fields f = summarize(g, {counted, duplicate, absent, averaged, other_set});
+  EXPECT_EQ(norm_from_limbs(f.data()), 5.0) << "3 and 8/2; no duplicate, nothing absent";
+  EXPECT_EQ(f[kSumInf], 1) << "flags count on every rank";
+  EXPECT_EQ(f[kSumNan], 0);
+  EXPECT_EQ(f[kSumElements], 4);
+}
+
+TEST(GateBlockTest, UnscaledSumIsHeldBeyondFp64OnlyAsAFlag) {
+  GateBlock g = alone();
+  begin_step(g);
+  RangeSlot r = slot_of({1});
+  r.reduced.sum_squares = kInf;
+  const Fields f = summarize(g, {r});
+  EXPECT_EQ(f[kSumNormOverflow], 1);
+  decide_set(g, 0, f.data());
+  EXPECT_EQ(g.sets[0].decision.reason, Reason::kNorm);
+}
+
+TEST(GateBlockTest, ApplyCountsAProductThatTheTypeCannotHold) {
+  for (const auto mode : {UnscaleMode::kDeferred, UnscaleMode::kApply}) {
+    GateBlock g = alone();
+    g.policy.unscale = mode;
+    g.scaler.scale = 0.5;
+    g.attributing = 1;
+    RangeSlot r = slot_of({40000});
+    r.largest_storable = 65504;
+    begin_step(g);
+    decide_set(g, 0, summarize(g, {r}).data());
+    const Decision& d = g.sets[0].decision;
+    EXPECT_EQ(d.reason, mode == UnscaleMode::kApply ? Reason::kInf : Reason::kNone);
+    EXPECT_EQ(d.offender, kOffenderUnknown) << "not the reduction's doing";
+    r.reduced.abs_max = 65504 * 0.5;
+    begin_step(g);
+    decide_set(g, 0, summarize(g, {r}).data());
+    EXPECT_EQ(g.sets[0].decision.reason, Reason::kNone) << "exactly the largest value fits";
+  }
+}
+
+TEST(GateBlockTest, AfterApplyTheHandedOutPairIsOne) {
+  GateBlock g = alone();
+  g.policy.unscale = UnscaleMode::kApply;
+  begin_step(g);
+  decide_set(g, 0, summarize(g, {slot_of({1})}).data());
+  EXPECT_EQ(g.sets[0].decision.multiplier, 0x1p-16f) << "what apply multiplies by";
+  mark_applied(g, 0);
+  EXPECT_EQ(g.sets[0].outputs.multiplier, 1.0f);
+  EXPECT_EQ(g.sets[0].outputs.grad_scale, 1.0f);
+  EXPECT_EQ(g.sets[0].outputs.found_inf, 0.0f);
+}
+
+struct Sets {
+  const char* what;
+  std::vector<double> a, b;
+  bool veto;
+  double scale;
+  std::int64_t tracker;
+};
+
+TEST(GateBlockTest, OneUpdateForAllSetsOfAStep) {
+  const Sets rows[] = {
+      {"both good", {1}, {1}, false, 65536, 6},
+      {"one overflows", {1}, {kInf}, false, 32768, 0},
+      {"the other overflows", {kNan}, {1}, false, 32768, 0},
+      {"both overflow", {kInf}, {kNan}, false, 32768, 0},
+      {"both vetoed", {1}, {1}, true, 65536, 5},
+  };
+  for (const Sets& row : rows) {
+    SCOPED_TRACE(row.what);
+    GateBlock g = alone();
+    g.scaler.growth_tracker = 5;
+    std::vector<RangeSlot> slots = {slot_of(row.a), slot_of(row.b)};
+    slots[1].set = 1;
+    begin_step(g);
+    g.veto = row.veto;
+    // Both are summarised before either is decided, as a framework with two optimizers may.
+    const Fields a = summarize(g, slots, 0), b = summarize(g, slots, 1);
+    decide_set(g, 0, a.data());
+    decide_set(g, 1, b.data());
+    update_scale(g);
+    EXPECT_EQ(g.scaler.scale, row.scale);
+    EXPECT_EQ(g.scaler.growth_tracker, row.tracker);
+    EXPECT_EQ(g.sets[0].outputs.scale, static_cast<float>(row.scale));
+    EXPECT_EQ(g.sets[1].outputs.scale, static_cast<float>(row.scale));
+    update_scale(g);
+    EXPECT_EQ(g.scaler.growth_tracker, row.tracker) << "a second update of one step changes nothing";
+  }
+}
+
+TEST(GateBlockTest, OnlyALaterStepConfirms) {
+  GateBlock g = alone();
+  whole_step(g, {slot_of({1})});
+  EXPECT_EQ(g.last_decided, 1u);
+  EXPECT_EQ(g.last_confirmed, 0u);
+  begin_step(g);
+  decide_set(g, 0, summarize(g, {slot_of({1})}, 0).data());
+  decide_set(g, 1, summarize(g, {slot_of({1})}, 1).data());
+  EXPECT_EQ(g.last_decided, 2u);
+  EXPECT_EQ(g.last_confirmed, 1u) << "the second set's exchange confirms nothing of its own step";
+}
+
+TEST(GateBlockTest, StaleSumsDecideNothing) {
+  GateBlock g = alone();
+  begin_step(g);
+  const Fields old = summarize(g, {slot_of({1})});
+  decide_set(g, 0, old.data());
+  ASSERT_EQ(g.sets[0].outputs.found_inf, 0.0f);
+  update_scale(g);
+  begin_step(g);
+  const Fields own = summarize(g, {slot_of({kInf})});
+  decide_set(g, 0, old.data());
+  EXPECT_EQ(g.sets[0].outputs.found_inf, 1.0f) << "last step's sums";
+  EXPECT_EQ(g.sets[0].decided_step, 1u);
+  EXPECT_EQ(g.last_decided, 1u);
+  decide_set(g, 1, own.data());
+  EXPECT_EQ(g.sets[1].outputs.found_inf, 1.0f) << "another set's sums";
+  begin_step(g);
+  EXPECT_EQ(g.undecided, 1u);
+  decide_set(g, 0, summarize(g, {slot_of({1})}).data());
+  EXPECT_EQ(g.released, 1u);
+}
+
+TEST(GateBlockTest, ReleasedIsForEverASkip) {
+  GateBlock g = alone();
+  whole_step(g, {slot_of({1})});
+  release(g);
+  EXPECT_EQ(g.sets[0].outputs.found_inf, 1.0f);
+  const ScalerState before = g.scaler;
+  for (int i = 0; i < 3; ++i) {
+    whole_step(g, {slot_of({i == 1 ? kInf : 1})});
+    EXPECT_EQ(g.sets[0].outputs.found_inf, 1.0f);
+    EXPECT_EQ(g.sets[0].decision.released, 1u);
+    EXPECT_EQ(g.scaler.scale, before.scale);
+    EXPECT_EQ(g.scaler.iteration, before.iteration);
+    EXPECT_EQ(g.last_decided, 1u);
+  }
+}
+
+TEST(GateBlockTest, ReleaseAfterZeroMeansAtTheFirstDivergenceNotBefore) {
+  GateBlock g = alone();
+  g.policy.release_after = 0;
+  whole_step(g, {slot_of({1})});
+  EXPECT_EQ(g.released, 0u);
+}
+
+TEST(GateBlockTest, ExternalScaleIsLatchedAndItsDigestSent) {
+  GateBlock g = alone(), other = alone();
+  g.external_scale = 8;
+  begin_step(g);
+  begin_step(other);
+  EXPECT_EQ(g.latched_scale, 8.0);
+  EXPECT_NE(g.digest_a, other.digest_a) << "ranks with different external scales diverge in this very step";
+  decide_set(g, 0, summarize(g, {slot_of({16})}).data());
+  EXPECT_EQ(g.sets[0].outputs.norm, 2.0f);
+}
+
+TEST(GateBlockTest, NormOutputSaturates) {
+  GateBlock g = alone();
+  g.scaler.scale = 1;
+  RangeSlot r = slot_of({1});
+  r.reduced.sum_squares = 0x1p300;
+  begin_step(g);
+  decide_set(g, 0, summarize(g, {r}).data());
+  EXPECT_EQ(g.sets[0].outputs.found_inf, 0.0f);
+  EXPECT_EQ(g.sets[0].outputs.norm, 0x1.fffffep+127f);
+  EXPECT_EQ(g.sets[0].decision.norm, 0x1p150);
+}
+
+TEST(Digest, TellsBytesApartAndFitsSixteenBits) {
+  const char a[] = "abcdefgh";
+  EXPECT_EQ(digest16("", 0), (2166136261u >> 16 ^ (2166136261u & 0xffffu)));
+  EXPECT_NE(digest16(a, 8), digest16(a, 7));
+  std::mt19937_64 random = seeded("digests");
+  int equal = 0;
+  for (int i = 0; i < 4000; ++i) {
+    std::uint64_t x[5];
+    for (auto& word : x) word = random();
+    const std::uint32_t before = digest16(x, sizeof x);
+    ASSERT_LE(before, 0xffffu);
+    x[below(random, 5)] ^= std::uint64_t{1} << below(random, 64);
+    equal += digest16(x, sizeof x) == before;
+  }
+  EXPECT_LE(equal, 4) << "about 0.06 expected";
+}
+
+}  // namespace
+}  // namespace stepgate::test
