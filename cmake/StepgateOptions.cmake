@@ -1,6 +1,7 @@
 # Options, compiler flags and output folders of the whole tree.
 
-option(STEPGATE_TESTS "Build the tests" ON)
+set(STEPGATE_TESTS AUTO CACHE STRING "Build the tests: AUTO (where GoogleTest is there), ON or OFF")
+set_property(CACHE STEPGATE_TESTS PROPERTY STRINGS AUTO ON OFF)
 set(STEPGATE_SANITIZE "" CACHE STRING "Sanitizers of every target: empty, address (with undefined), or thread")
 set_property(CACHE STEPGATE_SANITIZE PROPERTY STRINGS "" address thread)
 set(STEPGATE_CUDA AUTO CACHE STRING "Build the CUDA device code: AUTO, ON or OFF")
