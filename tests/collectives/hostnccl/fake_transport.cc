@@ -119,10 +119,31 @@ const char* version() {
   return "fake";
 }
 
-constexpr sgt_table kTable = {SGT_ABI_VERSION, sizeof(sgt_table), unique_id,   world_create,  world_rank,
-                              world_size,      world_status,      world_abort, world_destroy, allreduce,
-                              reduce_scatter,  allgather,         broadcast,   barrier,       op_progress,
-                              op_wait,         op_release,        version};
+// Filled by name: the table may grow.
+sgt_table make_table() {
+  sgt_table table = {};
+  table.abi_version = SGT_ABI_VERSION;
+  table.size = sizeof table;
+  table.unique_id = unique_id;
+  table.world_create = world_create;
+  table.world_rank = world_rank;
+  table.world_size = world_size;
+  table.world_status = world_status;
+  table.world_abort = world_abort;
+  table.world_destroy = world_destroy;
+  table.allreduce = allreduce;
+  table.reduce_scatter = reduce_scatter;
+  table.allgather = allgather;
+  table.broadcast = broadcast;
+  table.barrier = barrier;
+  table.op_progress = op_progress;
+  table.op_wait = op_wait;
+  table.op_release = op_release;
+  table.version = version;
+  return table;
+}
+
+const sgt_table kTable = make_table();
 
 sgt_status take(std::deque<sgt_status>* answers) {
   if (answers->empty()) return SGT_OK;
