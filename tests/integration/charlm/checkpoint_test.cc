@@ -2,7 +2,6 @@
 #include "integration/examples/charlm/checkpoint.h"
 
 #include <gtest/gtest.h>
-
 #include <unistd.h>
 
 #include <filesystem>
