@@ -113,6 +113,9 @@ typedef struct {
   void (*op_release)(sgt_op* op);
 
   const char* (*version)(void);  // UCX's, such as "1.13.1"
+
+  // unique_id for ranks on other hosts: listens at an address or device name; NULL: loopback.
+  sgt_status (*unique_id_at)(const char* interface, sgt_unique_id* id, sgt_error* error);
 } sgt_table;
 
 // The only exported symbol. NULL when this build does not speak `abi_version`.

@@ -1,0 +1,52 @@
+// The collective algorithms, each a Strand (see strand.h) that one rank runs and that cites its paper.
+// Large operations run several strands at once, each over its own slice: that is the pipelining.
+// All pointers live until the strand is done; counts may be 0. Thread: the world's.
+#pragma once
+
+#include <cstddef>
+
+#include "collectives/ucx/reduce.h"
+#include "collectives/ucx/scratch.h"
+#include "collectives/ucx/strand.h"
+
+namespace stepgate::transport {
+
+struct Place {
+  int rank;
+  int size;
+};
+
+// All-reduce in ceil(log2 size) exchanges of the whole vector, for short ones. recursive_doubling.cc
+Strand recursive_doubling(Lane& lane, Place place, const Reducer& reducer, ScratchPool& pool,
+                          const void* send, void* recv, size_t count);
+
+// The vector as `size` blocks of nearly equal length, of which a slice takes the elements
+// [slice * chunk, slice * chunk + chunk) of each.
+struct RingSlice {
+  size_t total;  // elements of all blocks together
+  int blocks;
+  size_t chunk;
+  size_t slice;
+  size_t width;
+
+  size_t offset(int block) const;  // bytes
+  size_t count(int block) const;   // elements
+  size_t bytes(int block) const { return count(block) * width; }
+};
+
+// Ring reduce-scatter then ring all-gather: all-reduce of long vectors. ring.cc
+Strand ring_allreduce(Lane& lane, Place place, const Reducer& reducer, ScratchPool& pool, const void* send,
+                      void* recv, RingSlice slice);
+// recv holds this rank's block alone.
+Strand ring_reduce_scatter(Lane& lane, Place place, const Reducer& reducer, ScratchPool& pool,
+                           const void* send, void* recv, RingSlice slice);
+// send holds this rank's block alone.
+Strand ring_allgather(Lane& lane, Place place, const void* send, void* recv, RingSlice slice);
+
+// Broadcast of one segment down a binomial tree. binomial_tree.cc
+Strand binomial_broadcast(Lane& lane, Place place, int root, const void* send, void* recv, size_t bytes);
+
+// Returns once every rank has entered. dissemination.cc
+Strand dissemination_barrier(Lane& lane, Place place);
+
+}  // namespace stepgate::transport

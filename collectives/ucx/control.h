@@ -1,0 +1,50 @@
+// A rank's end of the control channel. First the rendezvous (blocking, with a deadline), then a
+// non-blocking line to the coordinator that carries failures ahead of the data.
+// Thread: one at a time (the world's lock). Throws Error while the world is created, never after.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "collectives/ucx/deadline.h"
+#include "collectives/ucx/protocol.h"
+#include "collectives/ucx/socket.h"
+
+namespace stepgate::transport {
+
+class Control {
+ public:
+  // Connects and says hello; the answer comes with the first exchange.
+  Control(const IdLayout& id, int rank, int size, double timeout_seconds);
+
+  // Collective: everybody's `mine`, by rank. Ends when the last rank has given its own.
+  std::vector<std::string> exchange(const std::string& mine);
+
+  enum class Event { kNone, kQuery, kVerdict, kAllLeft, kLost };
+  // What the coordinator has said since the last call; kVerdict fills `verdict`.
+  Event poll(Failure* verdict);
+
+  void report(const Failure& failure) { socket_.send(kReport, pack_failure(failure)); }
+  void suspect(int rank) { socket_.send(kSuspect, pack(static_cast<int32_t>(rank))); }
+  void waits(int rank) { socket_.send(kWaits, pack(static_cast<int32_t>(rank))); }
+  void leave() { socket_.send(kLeave, ""); }
+  void close() { socket_.close(); }
+
+  int fd() const { return socket_.fd(); }
+  in_addr local_address() const { return local_; }
+
+ private:
+  std::vector<std::string> accept_blobs(const Frame& frame);
+  bool overdue() const;
+  [[noreturn]] void give_up();
+
+  const int size_;
+  const double timeout_seconds_;
+  Deadline deadline_;
+  FrameSocket socket_;
+  in_addr local_{};
+  bool lost_ = false;
+};
+
+}  // namespace stepgate::transport

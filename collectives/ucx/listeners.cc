@@ -1,0 +1,36 @@
+#include "collectives/ucx/listeners.h"
+
+#include <algorithm>
+
+namespace stepgate::transport {
+
+IdLayout Listeners::open(const std::string& address_or_device) {
+  auto server = std::make_unique<RendezvousServer>(address_or_device);
+  const IdLayout id = server->id();
+  const std::lock_guard lock(mutex_);
+  std::erase_if(entries_, [](const Entry& e) { return e.worlds == 0 && e.server->finished(); });
+  entries_.push_back({id.key, 0, std::move(server)});
+  return id;
+}
+
+void Listeners::retain(const Key& key) {
+  const std::lock_guard lock(mutex_);
+  if (Entry* entry = find(key)) ++entry->worlds;
+}
+
+void Listeners::release(const Key& key) {
+  std::unique_ptr<RendezvousServer> last;  // joined after the lock is gone
+  const std::lock_guard lock(mutex_);
+  Entry* entry = find(key);
+  if (entry == nullptr || --entry->worlds > 0) return;
+  last = std::move(entry->server);
+  entries_.erase(entries_.begin() + (entry - entries_.data()));
+}
+
+Listeners::Entry* Listeners::find(const Key& key) {
+  const auto it =
+      std::find_if(entries_.begin(), entries_.end(), [&](const Entry& e) { return e.key == key; });
+  return it == entries_.end() ? nullptr : &*it;
+}
+
+}  // namespace stepgate::transport

@@ -1,0 +1,53 @@
+#include "collectives/ucx/operation.h"
+
+namespace stepgate::transport {
+
+Operation::Operation(World& world, Fabric& fabric, int rank, uint32_t sequence, Plan plan)
+    : world_(world), fabric_(fabric), rank_(rank), sequence_(sequence), plan_(std::move(plan)) {}
+
+bool Operation::advance() {
+  if (failure_.status != SGT_OK) return false;
+  const uint64_t before = moves_;
+  while (next_ < plan_.strands && running_.size() < plan_.window) launch();
+  std::erase_if(running_, [this](auto& running) { return failure_.status == SGT_OK && step(*running); });
+  return moves_ != before;
+}
+
+void Operation::launch() {
+  running_.push_back(std::make_unique<Running>(Running{Lane(fabric_, rank_, sequence_, next_), nullptr}));
+  Running& running = *running_.back();
+  running.strand = std::make_unique<Strand>(plan_.start(running.lane, next_++));
+}
+
+// True when the strand is done.
+bool Operation::step(Running& running) {
+  while (running.lane.settle() && running.lane.failure().status == SGT_OK && !running.strand->done()) {
+    running.strand->resume();
+    ++moves_;
+    if (!running.lane.idle()) return false;
+  }
+  if (running.lane.failure().status != SGT_OK) {
+    failure_ = running.lane.failure();
+    broken_peer_ = running.lane.broken_peer();
+    return false;
+  }
+  return running.lane.idle() && running.strand->done();
+}
+
+int Operation::waits_for() const {
+  for (const auto& running : running_)
+    if (const int peer = running->lane.waits_for(); peer >= 0) return peer;
+  return -1;
+}
+
+void Operation::cancel() {
+  for (const auto& running : running_) running->lane.cancel();
+}
+
+bool Operation::settled() {
+  bool all = true;
+  for (const auto& running : running_) all = running->lane.settle() && all;
+  return all;
+}
+
+}  // namespace stepgate::transport

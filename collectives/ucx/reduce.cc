@@ -1,0 +1,193 @@
+// Compiled once per instruction set (Highway's foreach_target); plain loops that the compiler vectorises.
+#include "collectives/ucx/reduce.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "collectives/ucx/reduce.cc"
+#include <hwy/foreach_target.h>
+// Highway comes after it by its own rule.
+#include <hwy/highway.h>
+
+#include <limits>
+#include <type_traits>
+
+#include "collectives/ucx/half-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace stepgate::transport::HWY_NAMESPACE {
+
+// A type as it is stored, and as it is computed with.
+template <typename T>
+struct Plain {
+  using Stored = T;
+  using Wide = T;
+  static Wide load(Stored v) { return v; }
+  static Stored store(Wide v) { return v; }
+};
+struct Half {
+  using Stored = uint16_t;
+  using Wide = float;
+  static Wide load(Stored v) { return half_to_float(v); }
+  static Stored store(Wide v) { return float_to_half(v); }
+};
+struct Bfloat {
+  using Stored = uint16_t;
+  using Wide = float;
+  static Wide load(Stored v) { return bfloat_to_float(v); }
+  static Stored store(Wide v) { return float_to_bfloat(v); }
+};
+
+template <typename W>
+W quiet(W v) {
+  if constexpr (std::is_floating_point_v<W>) return v == v ? v : std::numeric_limits<W>::quiet_NaN();
+  return v;
+}
+
+// Integers wrap: computed unsigned, and at least as wide as unsigned so that no promotion goes signed.
+template <typename W>
+using Modular = std::common_type_t<std::make_unsigned_t<W>, unsigned>;
+
+struct Sum {
+  template <typename W>
+  static W apply(W a, W b, int) {
+    if constexpr (std::is_floating_point_v<W>)
+      return quiet(a + b);
+    else
+      return static_cast<W>(Modular<W>(a) + Modular<W>(b));
+  }
+};
+struct Prod {
+  template <typename W>
+  static W apply(W a, W b, int) {
+    if constexpr (std::is_floating_point_v<W>)
+      return quiet(a * b);
+    else
+      return static_cast<W>(Modular<W>(a) * Modular<W>(b));
+  }
+};
+struct Max {
+  template <typename W>
+  static W apply(W a, W b, int) {
+    return quiet(b > a || a != a ? b : a);
+  }
+};
+struct Min {
+  template <typename W>
+  static W apply(W a, W b, int) {
+    return quiet(b < a || a != a ? b : a);
+  }
+};
+struct Avg {
+  template <typename W>
+  static W apply(W a, W b, int size) {
+    const W sum = Sum::apply(a, b, size);
+    if constexpr (std::is_unsigned_v<W> && sizeof(W) >= sizeof(int))
+      return sum / static_cast<W>(size);
+    else
+      return static_cast<W>(sum / size);
+  }
+};
+
+template <typename Type, typename Op>
+void combine(void* out, const void* first, const void* second, size_t count, int size) {
+  using Stored = typename Type::Stored;
+  auto* o = static_cast<Stored*>(out);
+  const auto* a = static_cast<const Stored*>(first);
+  const auto* b = static_cast<const Stored*>(second);
+// out is either operand or apart from both: iterations never depend on each other.
+#pragma GCC ivdep
+  for (size_t i = 0; i < count; ++i) o[i] = Type::store(Op::apply(Type::load(a[i]), Type::load(b[i]), size));
+}
+
+template <typename Op>
+Reducer::Kernel kernel_for(sgt_type type) {
+  switch (type) {
+    case SGT_INT8: return &combine<Plain<int8_t>, Op>;
+    case SGT_UINT8: return &combine<Plain<uint8_t>, Op>;
+    case SGT_INT32: return &combine<Plain<int32_t>, Op>;
+    case SGT_UINT32: return &combine<Plain<uint32_t>, Op>;
+    case SGT_INT64: return &combine<Plain<int64_t>, Op>;
+    case SGT_UINT64: return &combine<Plain<uint64_t>, Op>;
+    case SGT_FLOAT16: return &combine<Half, Op>;
+    case SGT_BFLOAT16: return &combine<Bfloat, Op>;
+    case SGT_FLOAT32: return &combine<Plain<float>, Op>;
+    case SGT_FLOAT64: return &combine<Plain<double>, Op>;
+  }
+  return nullptr;
+}
+
+Reducer::Kernel find_kernel(sgt_type type, sgt_reduction reduction) {
+  switch (reduction) {
+    case SGT_SUM: return kernel_for<Sum>(type);
+    case SGT_PROD: return kernel_for<Prod>(type);
+    case SGT_MAX: return kernel_for<Max>(type);
+    case SGT_MIN: return kernel_for<Min>(type);
+    case SGT_AVG: return kernel_for<Avg>(type);
+  }
+  return nullptr;
+}
+
+}  // namespace stepgate::transport::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+#if defined(__x86_64__)
+#include <xmmintrin.h>
+#endif
+
+namespace stepgate::transport {
+namespace {
+
+HWY_EXPORT(find_kernel);
+
+// The job may run with flush-to-zero; ranks that differ in it would differ in bits.
+class DefaultFloats {
+ public:
+#if defined(__x86_64__)
+  DefaultFloats() : before_(_mm_getcsr()) {
+    _mm_setcsr(0x1f80);
+  }
+  ~DefaultFloats() {
+    _mm_setcsr(before_);
+  }
+
+ private:
+  unsigned before_;
+#endif
+};
+
+}  // namespace
+
+size_t width_of(sgt_type type) {
+  switch (type) {
+    case SGT_INT8:
+    case SGT_UINT8: return 1;
+    case SGT_FLOAT16:
+    case SGT_BFLOAT16: return 2;
+    case SGT_INT32:
+    case SGT_UINT32:
+    case SGT_FLOAT32: return 4;
+    case SGT_INT64:
+    case SGT_UINT64:
+    case SGT_FLOAT64: return 8;
+  }
+  return 0;
+}
+
+Reducer::Reducer(sgt_type type, sgt_reduction reduction, int size)
+    : width_(width_of(type)),
+      size_(size),
+      hop_(HWY_DYNAMIC_DISPATCH(find_kernel)(type, reduction == SGT_AVG ? SGT_SUM : reduction)),
+      last_(HWY_DYNAMIC_DISPATCH(find_kernel)(type, reduction)) {}
+
+void Reducer::combine(void* out, const void* first, const void* second, size_t count) const {
+  [[maybe_unused]] const DefaultFloats floats;
+  hop_(out, first, second, count, size_);
+}
+
+void Reducer::combine_last(void* out, const void* first, const void* second, size_t count) const {
+  [[maybe_unused]] const DefaultFloats floats;
+  last_(out, first, second, count, size_);
+}
+
+}  // namespace stepgate::transport
+#endif  // HWY_ONCE

@@ -1,0 +1,45 @@
+// Element-wise combination of two buffers: out[i] = first[i] (+) second[i], for every type and
+// reduction of the transport.
+//
+//   const Reducer add(SGT_FLOAT16, SGT_SUM, size);
+//   add.combine(out, first, second, count);       // every hop but the last
+//   add.combine_last(out, first, second, count);  // the last: SGT_AVG divides here
+//
+// Rules, the same on every instruction set (and whatever the caller's flush-to-zero bits say):
+// - fp16 and bf16 are widened to fp32, combined, and rounded to nearest even at every hop, as rings of
+//   16-bit types do everywhere; the average divides the fp32 sum of its last hop and rounds once.
+// - a NaN in a sum, product or average is a NaN, always the same quiet one, so that the order of operands
+//   cannot show in the bits. Maximum and minimum drop a NaN if the other operand is a number (IEEE fmax,
+//   and what NCCL does). max(-0, +0) is whichever came first.
+// - integers wrap around; their average truncates towards zero.
+// out may be first or second, exactly. Pure functions; any thread.
+#pragma once
+
+#include <cstddef>
+
+#include "collectives/ucx/transport.h"
+
+namespace stepgate::transport {
+
+// 0 for an unknown type.
+size_t width_of(sgt_type type);
+
+class Reducer {
+ public:
+  // Type and reduction must be valid; size is the number of ranks that an average divides by.
+  Reducer(sgt_type type, sgt_reduction reduction, int size);
+
+  size_t width() const { return width_; }
+  void combine(void* out, const void* first, const void* second, size_t count) const;
+  void combine_last(void* out, const void* first, const void* second, size_t count) const;
+
+  using Kernel = void (*)(void* out, const void* first, const void* second, size_t count, int size);
+
+ private:
+  size_t width_;
+  int size_;
+  Kernel hop_;
+  Kernel last_;
+};
+
+}  // namespace stepgate::transport

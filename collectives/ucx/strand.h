@@ -1,0 +1,105 @@
+// A collective algorithm, or one slice of it, as a resumable function: it posts messages on its Lane,
+// says `co_await lane.all()`, and goes on when they have completed. Nothing blocks and nothing sleeps.
+//
+//   Strand relay(Lane& lane, ...) {
+//     lane.receive(from, p, n, 0);
+//     co_await lane.all();
+//     lane.send(to, p, n, 0);
+//     co_await lane.all();
+//   }
+//
+// Thread: one at a time (the world's lock). Ownership: the lane outlives the strand; buffers must stay
+// until the lane is idle or cancelled. A failed message ends the strand: its Failure is on the lane.
+#pragma once
+
+#include <coroutine>
+#include <cstdint>
+#include <exception>
+#include <utility>
+#include <vector>
+
+#include "collectives/ucx/error.h"
+#include "collectives/ucx/fabric.h"
+
+namespace stepgate::transport {
+
+class Lane {
+ public:
+  // (sequence, lane) is the same on all ranks and unique among what is in flight.
+  Lane(Fabric& fabric, int rank, uint32_t sequence, uint32_t lane)
+      : fabric_(fabric),
+        rank_(rank),
+        tag_(uint64_t{sequence & 0xfffffu} << 44 | uint64_t{lane & 0xffffu} << 28) {}
+
+  void send(int to, const void* data, size_t bytes, uint32_t step);
+  void receive(int from, void* data, size_t bytes, uint32_t step);
+
+  // True when nothing posted is outstanding.
+  bool settle();
+  bool idle() const { return posted_.empty(); }
+  void cancel();
+  const Failure& failure() const { return failure_; }
+  // The rank whose message is outstanding, -1 if none; receives before sends.
+  int waits_for() const;
+  // The rank whose endpoint refused a message, -1 if none.
+  int broken_peer() const { return broken_peer_; }
+
+  struct All {
+    Lane& lane;
+    bool await_ready() const { return lane.settle() && lane.failure_.status == SGT_OK; }
+    void await_suspend(std::coroutine_handle<>) const noexcept {}
+    void await_resume() const noexcept {}
+  };
+  All all() { return All{*this}; }
+
+ private:
+  struct Posted {
+    Request request;
+    int peer;
+    bool receiving;
+    size_t bytes;
+  };
+  static uint64_t tag(uint64_t base, uint32_t step, int from) {
+    return base | uint64_t{step & 0xfffu} << 16 | static_cast<uint64_t>(from);
+  }
+  bool finished(Posted& posted);
+  void judge(const Posted& posted);
+
+  Fabric& fabric_;
+  const int rank_;
+  const uint64_t tag_;
+  std::vector<Posted> posted_;
+  Failure failure_;
+  int broken_peer_ = -1;
+};
+
+class Strand {
+ public:
+  struct promise_type {
+    Strand get_return_object() { return Strand(std::coroutine_handle<promise_type>::from_promise(*this)); }
+    std::suspend_always initial_suspend() noexcept { return {}; }
+    std::suspend_always final_suspend() noexcept { return {}; }
+    void return_void() noexcept {}
+    void unhandled_exception() noexcept { error = std::current_exception(); }
+    std::exception_ptr error;
+  };
+
+  explicit Strand(std::coroutine_handle<promise_type> handle) : handle_(handle) {}
+  Strand(Strand&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
+  Strand& operator=(Strand&&) = delete;
+  ~Strand() {
+    if (handle_) handle_.destroy();
+  }
+
+  bool done() const { return handle_.done(); }
+  // Runs to the next co_await; rethrows what the function threw.
+  void resume() {
+    handle_.resume();
+    if (handle_.promise().error) std::rethrow_exception(handle_.promise().error);
+  }
+
+ private:
+  std::coroutine_handle<promise_type> handle_;
+};
+
+}  // namespace stepgate::transport

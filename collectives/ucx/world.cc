@@ -1,0 +1,292 @@
+#include "collectives/ucx/world.h"
+
+#include <poll.h>
+#include <sched.h>
+
+#include "collectives/ucx/backoff.h"
+#include "collectives/ucx/meeting.h"
+
+namespace stepgate::transport {
+namespace {
+
+constexpr auto kAttendEvery = std::chrono::microseconds(200);
+constexpr int kLongestSleepMs = 20;    // an upper bound on how late a deadline or a query is noticed
+constexpr double kVerdictSeconds = 2;  // for the coordinator to judge what we told it
+constexpr double kSettleSeconds = 1;   // for cancelled messages to complete
+
+std::string rank_text(int rank) {
+  return "rank " + std::to_string(rank);
+}
+
+}  // namespace
+
+World::World(const IdLayout& id, int rank, int size, const Options& options)
+    : place_{rank, size},
+      timeout_seconds_(options.timeout_seconds),
+      wake_(make_event()),
+      control_(id, rank, size, options.timeout_seconds) {
+  open_fabric(id, options);
+  warm_up();
+}
+
+// A rank that cannot open its fabric says so: the others would wait for it.
+void World::open_fabric(const IdLayout& id, const Options& options) {
+  const Meeting meeting = meet(control_, id, place_, options);
+  coordinator_rank_ = meeting.coordinator_rank;
+  may_spin_ = meeting.ranks_here <= usable_cores();
+  try {
+    fabric_ = std::make_unique<Fabric>(meeting.fabric);
+    fabric_->set_peers(control_.exchange(fabric_->address()));
+  } catch (const Error& error) {
+    const Failure& failure = error.failure();
+    control_.report({failure.status, failure.culprit < 0 ? place_.rank : failure.culprit,
+                     rank_text(place_.rank) + ": " + failure.message});
+    throw;
+  }
+}
+
+// Wires the first endpoints and proves that data passes, so that a bad network shows at creation.
+void World::warm_up() {
+  Failure failure;
+  Operation* first = barrier();
+  if (wait(*first, &failure) != SGT_OK) throw Error(failure);
+  release(first);
+}
+
+// Nobody closes an endpoint that another rank may still need: all ranks say leave, and all hear that all
+// have. A rank leaves with its operations done, so after that no message is worth delivering and
+// endpoints can be closed by force. Endpoints before operations (whose requests live in the worker), the
+// worker last.
+World::~World() {
+  const std::lock_guard lock(mutex_);
+  if (fabric_ == nullptr) return;
+  if (!broken()) leave();
+  for (Operation* operation : active_) operation->cancel();
+  fabric_->close_endpoints(Deadline::after(kSettleSeconds));
+  settle(Deadline::after(kSettleSeconds));
+  active_.clear();
+  operations_.clear();
+  graveyard_.clear();
+  fabric_.reset();
+  control_.close();
+}
+
+void World::leave() {
+  closing_ = true;
+  control_.leave();
+  const Deadline deadline = Deadline::after(timeout_seconds_);
+  Backoff backoff(false);
+  while (!all_left_ && !broken() && !deadline.passed()) {
+    if (slice())
+      backoff.reset();
+    else if (!backoff.pause())
+      sleep();
+    listen();
+  }
+}
+
+Operation* World::begin(Operation::Plan plan) {
+  const std::lock_guard lock(mutex_);
+  require_sound();
+  operations_.push_back(
+      std::make_unique<Operation>(*this, *fabric_, place_.rank, sequence_++, std::move(plan)));
+  Operation* operation = operations_.back().get();
+  active_.push_back(operation);
+  operation->advance();
+  collect(*operation);
+  return operation;
+}
+
+void World::require_sound() {
+  Failure failure;
+  if (broken() || abort_requested_)
+    throw Error(status(&failure) == SGT_OK ? Failure{SGT_ABORTED, place_.rank, "aborted"} : failure);
+}
+
+sgt_status World::status_of(const Operation& operation, Failure* failure) {
+  if (operation.done()) return SGT_OK;
+  if (!broken()) return SGT_IN_PROGRESS;
+  const std::lock_guard lock(failure_mutex_);
+  *failure = failure_;
+  return failure_.status;
+}
+
+sgt_status World::progress(Operation& operation, Failure* failure) {
+  const std::lock_guard lock(mutex_);
+  if (!operation.done()) slice();
+  return status_of(operation, failure);
+}
+
+sgt_status World::wait(Operation& operation, Failure* failure) {
+  Backoff backoff(may_spin_);
+  for (;;) {
+    bool moved = false;
+    {
+      const std::lock_guard lock(mutex_);
+      if (!operation.done()) moved = slice();
+      const sgt_status status = status_of(operation, failure);
+      if (status != SGT_IN_PROGRESS) return status;
+    }
+    if (moved)
+      backoff.reset();
+    else if (!backoff.pause()) {
+      std::unique_lock lock(mutex_);
+      if (broken() || !fabric_->arm()) continue;
+      lock.unlock();
+      sleep();
+    }
+  }
+}
+
+// The worker is armed, or nobody waits for its events.
+void World::sleep() {
+  pollfd fds[] = {{fabric_->event_fd(), POLLIN, 0}, {wake_.get(), POLLIN, 0}, {control_.fd(), POLLIN, 0}};
+  poll(fds, 3, kLongestSleepMs);
+  if (fds[1].revents != 0) drain_event(wake_);
+}
+
+// An operation that is released unfinished is finished first: its peers count on it.
+void World::release(Operation* operation) {
+  Failure failure;
+  if (!operation->done() && !broken()) wait(*operation, &failure);
+  const std::lock_guard lock(mutex_);
+  std::erase(active_, operation);
+  const auto it = std::find_if(operations_.begin(), operations_.end(),
+                               [operation](const auto& held) { return held.get() == operation; });
+  if (it == operations_.end()) return;
+  if (!operation->settled()) graveyard_.push_back(std::move(*it));
+  operations_.erase(it);
+}
+
+bool World::slice() {
+  if (broken()) return false;
+  if (abort_requested_) {
+    fail({SGT_ABORTED, place_.rank, rank_text(place_.rank) + " aborted the world"}, true);
+    return false;
+  }
+  bool moved = fabric_->progress();
+  for (size_t i = active_.size(); i-- > 0 && i < active_.size();) {
+    moved = active_[i]->advance() || moved;
+    collect(*active_[i]);
+  }
+  if (!broken() && fabric_->failed_peer() >= 0) suspect(fabric_->failed_peer(), "its endpoint failed");
+  const Time now = Clock::now();
+  if (!broken() && now - attended_at_ >= kAttendEvery) attend(now);
+  return moved;
+}
+
+// Takes a finished operation off the list, or acts on its failure.
+void World::collect(Operation& operation) {
+  const Failure& failure = operation.failure();
+  if (operation.done()) {
+    std::erase(active_, &operation);
+  } else if (operation.broken_peer() >= 0) {
+    suspect(operation.broken_peer(), failure.message);
+  } else if (failure.status != SGT_OK) {
+    Failure named = failure;
+    named.message = std::string(operation.name()) + ": " + named.message;
+    fail(std::move(named), true);
+  }
+}
+
+void World::attend(Time now) {
+  // Time in which the caller did not ask for progress is not time spent waiting.
+  if (now - attended_at_ > std::max<Clock::duration>(seconds(timeout_seconds_ / 2), seconds(1)))
+    attended_since_ = now;
+  attended_at_ = now;
+  listen();
+  if (!broken() && !closing_) check_deadlines(now);
+}
+
+void World::listen() {
+  Failure verdict;
+  for (auto event = control_.poll(&verdict); event != Control::Event::kNone;
+       event = control_.poll(&verdict)) {
+    if (event == Control::Event::kQuery) control_.waits(waits_for());
+    if (event == Control::Event::kAllLeft) all_left_ = true;
+    if (event == Control::Event::kVerdict) return fail(verdict, false);
+    if (event == Control::Event::kLost) return lost_coordinator();
+  }
+}
+
+void World::lost_coordinator() {
+  const std::string who =
+      coordinator_rank_ >= 0 ? rank_text(coordinator_rank_) : "the owner of the unique id";
+  fail({coordinator_rank_ >= 0 ? SGT_PEER_DEAD : SGT_SYSTEM, coordinator_rank_,
+        who + " died: its process, which keeps the control channel, is gone"},
+       false);
+}
+
+void World::check_deadlines(Time now) {
+  if (pending_) {
+    if (now >= pending_->until) fail(pending_->failure, false);
+    return;
+  }
+  for (Operation* operation : active_) {
+    if (operation->moves() != operation->moves_seen) operation->moved_at = now;
+    operation->moves_seen = operation->moves();
+    if (now - std::max(operation->moved_at, attended_since_) < seconds(timeout_seconds_)) continue;
+    const int peer = operation->waits_for();
+    Failure failure{SGT_TIMEOUT, peer,
+                    describe_timeout(place_.rank, peer, timeout_seconds_, operation->name())};
+    control_.report(failure);
+    pending_ = Pending{std::move(failure), now + seconds(kVerdictSeconds)};
+    return;
+  }
+}
+
+// The coordinator decides: the peer may have closed its endpoint because it gave up on somebody else.
+void World::suspect(int peer, const std::string& words) {
+  if (pending_ || closing_) return;
+  control_.suspect(peer);
+  pending_ = Pending{{SGT_PEER_DEAD, peer, rank_text(peer) + " died: " + words},
+                     Clock::now() + seconds(kVerdictSeconds)};
+}
+
+int World::waits_for() const {
+  for (const Operation* operation : active_)
+    if (const int peer = operation->waits_for(); peer >= 0) return peer;
+  return -1;
+}
+
+void World::fail(Failure failure, bool tell) {
+  if (broken()) return;
+  if (tell) control_.report(failure);
+  {
+    const std::lock_guard lock(failure_mutex_);
+    failure_ = std::move(failure);
+    status_.store(failure_.status, std::memory_order_release);
+  }
+  for (Operation* operation : active_) operation->cancel();
+  fabric_->close_endpoints(Deadline::after(kSettleSeconds));
+  settle(Deadline::after(kSettleSeconds));
+  active_.clear();
+  raise_event(wake_);
+}
+
+// Buffers go back to the caller soon; UCX should be done with them by then.
+void World::settle(Deadline deadline) {
+  const auto outstanding = [this] {
+    return std::any_of(active_.begin(), active_.end(), [](Operation* o) { return !o->settled(); });
+  };
+  while (outstanding() && !deadline.passed()) {
+    fabric_->progress();
+    sched_yield();
+  }
+}
+
+sgt_status World::status(Failure* failure) {
+  if (std::unique_lock lock(mutex_, std::try_to_lock); lock.owns_lock() && !broken() && fabric_) listen();
+  const std::lock_guard lock(failure_mutex_);
+  *failure = failure_;
+  return failure_.status;
+}
+
+void World::abort() {
+  abort_requested_ = true;
+  raise_event(wake_);
+  const std::lock_guard lock(mutex_);
+  if (!broken()) slice();
+}
+
+}  // namespace stepgate::transport

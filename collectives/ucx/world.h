@@ -1,0 +1,106 @@
+// One rank's membership in a world: its control channel, its fabric, its operations in flight, and the
+// one failure that ended it.
+//
+// Thread: the caller's one thread at a time, but for abort(), status() and what they may do, which any
+// thread may call; mutex_ serialises those with the slices of work and is never held while sleeping.
+// Order: collectives start in the same order on all ranks. Ownership: the world owns its operations;
+// it must outlive every handle to one. In a forked child nothing here may be called (table.cc sees to it).
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "collectives/ucx/algorithms.h"
+#include "collectives/ucx/control.h"
+#include "collectives/ucx/fabric.h"
+#include "collectives/ucx/operation.h"
+
+namespace stepgate::transport {
+
+struct Options {
+  double timeout_seconds = 600;
+  std::string transports = "auto";
+  std::string interface;  // empty: by the rendezvous address
+};
+
+class World {
+ public:
+  // Collective; returns when all ranks have arrived and a first barrier has passed over the fabric.
+  World(const IdLayout& id, int rank, int size, const Options& options);
+  // Waits until every rank does the same (unless broken), then closes. See destroy order in the .cc.
+  ~World();
+
+  int rank() const { return place_.rank; }
+  int size() const { return place_.size; }
+
+  Operation* allreduce(const void* send, void* recv, size_t count, sgt_type type, sgt_reduction reduction);
+  Operation* reduce_scatter(const void* send, void* recv, size_t count, sgt_type type,
+                            sgt_reduction reduction);
+  Operation* allgather(const void* send, void* recv, size_t count, sgt_type type);
+  Operation* broadcast(const void* send, void* recv, size_t count, sgt_type type, int root);
+  Operation* barrier();
+
+  sgt_status progress(Operation& operation, Failure* failure);
+  sgt_status wait(Operation& operation, Failure* failure);
+  void release(Operation* operation);
+
+  sgt_status status(Failure* failure);
+  void abort();
+
+ private:
+  struct Pending {  // told to the coordinator; ours if it stays silent
+    Failure failure;
+    Time until;
+  };
+
+  void open_fabric(const IdLayout& id, const Options& options);
+  void warm_up();
+  Operation* begin(Operation::Plan plan);
+  void require_sound();
+  bool broken() const { return status_.load(std::memory_order_acquire) != SGT_OK; }
+  sgt_status status_of(const Operation& operation, Failure* failure);
+
+  bool slice();
+  void collect(Operation& operation);
+  void attend(Time now);
+  void listen();
+  void lost_coordinator();
+  void check_deadlines(Time now);
+  void suspect(int peer, const std::string& words);
+  void fail(Failure failure, bool tell);
+  void settle(Deadline deadline);
+  int waits_for() const;
+  void sleep();
+  void leave();
+
+  const Place place_;
+  const double timeout_seconds_;
+  bool may_spin_ = false;
+  int coordinator_rank_ = -1;  // that shares its process; -1: none does
+
+  std::mutex mutex_;
+  Fd wake_;
+  ScratchPool scratch_;
+  Control control_;
+  std::unique_ptr<Fabric> fabric_;
+  std::vector<std::unique_ptr<Operation>> operations_;  // held by the caller
+  std::vector<Operation*> active_;
+  std::vector<std::unique_ptr<Operation>> graveyard_;  // UCX may still touch their buffers
+  uint32_t sequence_ = 0;
+  std::optional<Pending> pending_;
+  Time attended_at_{};
+  Time attended_since_{};
+  bool closing_ = false;
+  bool all_left_ = false;
+
+  std::atomic<bool> abort_requested_{false};
+  std::atomic<sgt_status> status_{SGT_OK};
+  std::mutex failure_mutex_;
+  Failure failure_;  // under failure_mutex_
+};
+
+}  // namespace stepgate::transport
