@@ -112,8 +112,8 @@ STEPGATE_API stepgate_status stepgate_metrics_url(char* buffer, size_t capacity)
 typedef struct {
   size_t size;
   const char* name;       /* label `gate` where a process has more than one; default "0" */
-  int rank;               /* of the agreement, -1: from the environment (RANK) */
-  int world;              /* its size, 0: from the environment (WORLD_SIZE) */
+  int world;              /* size of the agreement; 0: rank and world from RANK and WORLD_SIZE */
+  int rank;               /* in the agreement, read where world is not 0 */
   const char* rule;       /* "stepgate", "torch", "apex", "megatron", "deepspeed",
                              "deepspeed-consecutive", "static", "none" */
   double initial_scale;   /* > 0 */

@@ -1,0 +1,96 @@
+#include "plugin/core/activation.h"
+
+#include <array>
+#include <utility>
+
+#include "collectives/core/step_summary.h"
+
+namespace stepgate::gate {
+namespace {
+
+enum Field { kContributors = 0, kRank, kRankSquared, kLeaving, kUnwilling, kFirstItem };
+
+struct Item {
+  const char* what;
+  metrics::RefuseReason reason;
+};
+constexpr std::array<Item, kBallotItems> kItems = {{
+    {"versions of StepGate", metrics::RefuseReason::kVersion},
+    {"configurations (rule, its parameters, norms, world size)", metrics::RefuseReason::kConfig},
+    {"lists of groups", metrics::RefuseReason::kGroups},
+    {"scaler states (was a checkpoint loaded on some ranks only?)", metrics::RefuseReason::kState},
+    {"generations", metrics::RefuseReason::kGeneration},
+    {"last decided steps", metrics::RefuseReason::kState},
+    {"last confirmed steps", metrics::RefuseReason::kState},
+}};
+
+std::array<std::uint32_t, kBallotItems> items_of(const Ballot& b) {
+  return {b.version, b.configuration, b.groups, b.state, b.generation, b.decided, b.confirmed};
+}
+
+void write_half(std::uint32_t half, double* at) {
+  at[0] = half;
+  at[1] = static_cast<double>(half) * half;
+}
+
+// Once each of 0 .. world-1, told by count, sum and sum of squares.
+bool every_rank_once(const double* s, std::uint32_t world) {
+  const double n = world;
+  return s[kContributors] == n && s[kRank] == n * (n - 1) / 2 &&
+         s[kRankSquared] == (n - 1) * n * (2 * n - 1) / 6;
+}
+
+bool plausible(double x) {
+  return x >= 0 && x < 0x1p62;
+}
+
+Verdict refusal(metrics::RefuseReason reason, std::string why) {
+  return {false, reason, std::move(why)};
+}
+
+}  // namespace
+
+void write_ballot(const Ballot& ballot, BallotKind kind, std::uint32_t rank, bool willing, double* f) {
+  f[kContributors] = 1;
+  f[kRank] = rank;
+  f[kRankSquared] = static_cast<double>(rank) * rank;
+  f[kLeaving] = kind == BallotKind::kLeave;
+  f[kUnwilling] = !willing;
+  double* at = f + kFirstItem;
+  for (const std::uint32_t item : items_of(ballot)) {
+    write_half(item & 0xffffu, at);
+    write_half(item >> 16, at + 2);
+    at += 4;
+  }
+}
+
+Verdict count_ballots(const double* s, BallotKind kind, std::uint32_t world) {
+  for (int i = 0; i < kActivationFields; ++i) {
+    if (!plausible(s[i]))
+      return refusal(metrics::RefuseReason::kOther, "the sums are not those of an activation");
+  }
+  if (!every_rank_once(s, world)) {
+    return refusal(metrics::RefuseReason::kContributors,
+                   std::to_string(static_cast<std::uint64_t>(s[kContributors])) + " ranks answered where " +
+                       std::to_string(world) + " must, each once (is the plugin loaded on every rank?)");
+  }
+  const double leaving = kind == BallotKind::kLeave ? static_cast<double>(world) : 0.0;
+  if (s[kLeaving] != leaving) {
+    return refusal(metrics::RefuseReason::kOther, "some ranks enter enforce while others leave it");
+  }
+  if (s[kUnwilling] != 0) {
+    return refusal(metrics::RefuseReason::kConfig,
+                   std::to_string(static_cast<std::uint64_t>(s[kUnwilling])) +
+                       " ranks are not set to enforce (STEPGATE_MODE=enforce on every rank)");
+  }
+  const double* at = s + kFirstItem;
+  for (const Item& item : kItems) {
+    if (!all_equal(world, at[0], at[1]) || !all_equal(world, at[2], at[3])) {
+      return refusal(item.reason, std::string("ranks hold different ") + item.what);
+    }
+    at += 4;
+  }
+  return {true, metrics::RefuseReason::kOther, ""};
+}
+
+}  // namespace stepgate::gate

@@ -1,0 +1,60 @@
+#include "plugin/core/config_table.h"
+
+namespace stepgate::gate {
+namespace {
+
+constexpr ConfigEntry kTable[] = {
+    {"STEPGATE_MODE", "choice", "observe", "off, observe, enforce",
+     "off: hooks pass through; observe: never changes a decision; enforce: decides, once activated."},
+    {"STEPGATE_RULE", "choice", "stepgate",
+     "stepgate, torch, apex, megatron, deepspeed, deepspeed-consecutive, static, none",
+     "Whose rule the dynamic loss scaler follows."},
+    {"STEPGATE_INITIAL_SCALE", "number", "the rule's", "> 0, finite in fp32",
+     "Loss scale of the first step."},
+    {"STEPGATE_GROWTH", "number", "2", "> 1", "Factor of a growth (deepspeed: the one factor, both ways)."},
+    {"STEPGATE_BACKOFF", "number", "0.5", "> 0 and < 1", "Factor after an overflow."},
+    {"STEPGATE_INTERVAL", "integer", "the rule's", ">= 1", "Good steps before a growth."},
+    {"STEPGATE_HYSTERESIS", "integer", "the rule's", ">= 1; apex, megatron, deepspeed only",
+     "Overflows that are forgiven before the scale backs off."},
+    {"STEPGATE_MINIMUM_SCALE", "number", "the rule's", "> 0; stepgate, megatron, deepspeed only",
+     "The scale never falls below it."},
+    {"STEPGATE_MAXIMUM_SCALE", "number", "16777216", ">= the minimum; stepgate only",
+     "The scale never grows above it."},
+    {"STEPGATE_MAX_NORM", "number", "0", ">= 0; 0 means no clipping",
+     "Clips the unscaled global gradient norm to this."},
+    {"STEPGATE_SKIP_NORM", "number", "0", ">= 0; 0 means never",
+     "Skips a step whose unscaled norm is above this."},
+    {"STEPGATE_UNSCALE", "choice", "deferred", "deferred, apply",
+     "deferred: the optimizer multiplies; apply: stepgate_apply does, in one pass."},
+    {"STEPGATE_DIVERGENCE", "choice", "veto", "report, veto, error",
+     "What happens in a step in which ranks are found to hold different state."},
+    {"STEPGATE_ATTRIBUTION", "choice", "auto", "auto, on, off",
+     "Scan what this rank puts into a reduction, to name the rank and parameter; auto: on in enforce."},
+    {"STEPGATE_ACTIVATION_TIMEOUT", "number", "600", "> 0, seconds", "Deadline of stepgate_enforce_begin."},
+    {"STEPGATE_METRICS", "choice", "on", "on, off", "Whether the process publishes metrics at all."},
+    {"STEPGATE_METRICS_ADDR", "text", "127.0.0.1", "an IPv4 address of this machine",
+     "Where the metrics page listens."},
+    {"STEPGATE_METRICS_PORT", "integer", "19470", "0 to 65535; 0 picks a free one",
+     "Port of local rank 0; every local rank adds its number."},
+    {"STEPGATE_METRICS_TEXTFILE_DIR", "path", "", "a folder that exists",
+     "Where the page is written as a file when no port is free."},
+    {"STEPGATE_METRICS_FILE_SD_DIR", "path", "", "a folder that exists",
+     "Where each rank leaves a Prometheus file_sd target while it runs."},
+    {"STEPGATE_METRICS_BUCKETS", "integer", "64", "1 to 4096",
+     "Most values of the label bucket before `other`."},
+    {"STEPGATE_JOB_NAME", "text", "", "any", "Label job_name of stepgate_job_info."},
+    {"STEPGATE_RUN_ID", "text", "", "any", "Label run_id of stepgate_job_info."},
+    {"STEPGATE_LOG", "choice", "warn", "off, error, warn, info", "What the plugin writes to standard error."},
+    {"RANK", "integer", "0", ">= 0", "This process's rank, where the gate's configuration gives none."},
+    {"WORLD_SIZE", "integer", "1", ">= 1", "Ranks of the job, where the gate's configuration gives none."},
+    {"LOCAL_RANK", "integer", "0", ">= 0", "Rank on this machine; picks the metrics port."},
+    {"LOCAL_WORLD_SIZE", "integer", "1", ">= 1", "Ranks on this machine; bounds the metrics ports."},
+};
+
+}  // namespace
+
+std::span<const ConfigEntry> config_table() {
+  return kTable;
+}
+
+}  // namespace stepgate::gate

@@ -1,0 +1,21 @@
+// The table of every environment variable that the plugin reads: one row each, and nothing else in
+// the plugin calls getenv. The README's table is held equal to this one by a test.
+//
+// Thread: any; immutable data.
+#pragma once
+
+#include <span>
+
+namespace stepgate::gate {
+
+struct ConfigEntry {
+  const char* name;      // STEPGATE_...
+  const char* type;      // "choice", "number", "integer", "text", "path"
+  const char* fallback;  // what holds when it is unset, as the README prints it
+  const char* allowed;   // values, or a range
+  const char* text;      // one sentence
+};
+
+std::span<const ConfigEntry> config_table();
+
+}  // namespace stepgate::gate

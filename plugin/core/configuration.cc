@@ -1,0 +1,238 @@
+#include "plugin/core/configuration.h"
+
+#include <charconv>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <utility>
+
+#include "plugin/core/config_table.h"
+
+namespace stepgate::gate {
+namespace {
+
+const char* allowed_of(const char* name) {
+  for (const ConfigEntry& e : config_table()) {
+    if (std::strcmp(e.name, name) == 0) return e.allowed;
+  }
+  return "";
+}
+
+// Reads values and keeps the first complaint; after one, the rest is left alone.
+class Reader {
+ public:
+  explicit Reader(const Environment& environment) : environment_(environment) {}
+
+  const std::string& error() const { return error_; }
+
+  void text(const char* name, std::string* out) {
+    if (const char* v = value(name)) *out = v;
+  }
+
+  void number(const char* name, double low, double high, bool open_low, std::optional<double>* out) {
+    const char* v = value(name);
+    if (v == nullptr) return;
+    double x = 0;
+    const auto [end, code] = std::from_chars(v, v + std::strlen(v), x);
+    const bool inside = std::isfinite(x) && (open_low ? x > low : x >= low) && x <= high;
+    if (code != std::errc() || *end != '\0' || !inside) return refuse(name, v);
+    *out = x;
+  }
+
+  void number(const char* name, double low, double high, bool open_low, double* out) {
+    std::optional<double> x;
+    number(name, low, high, open_low, &x);
+    if (x) *out = *x;
+  }
+
+  void integer(const char* name, std::uint64_t low, std::uint64_t high, std::optional<std::uint64_t>* out) {
+    const char* v = value(name);
+    if (v == nullptr) return;
+    std::uint64_t x = 0;
+    const auto [end, code] = std::from_chars(v, v + std::strlen(v), x);
+    if (code != std::errc() || *end != '\0' || x < low || x > high) return refuse(name, v);
+    *out = x;
+  }
+
+  void integer(const char* name, std::uint64_t low, std::uint64_t high, std::uint64_t* out) {
+    std::optional<std::uint64_t> x;
+    integer(name, low, high, &x);
+    if (x) *out = *x;
+  }
+
+  template <class T, std::size_t N>
+  void choice(const char* name, const std::pair<const char*, T> (&choices)[N], T* out) {
+    const char* v = value(name);
+    if (v == nullptr) return;
+    for (const auto& [word, meaning] : choices) {
+      if (std::strcmp(word, v) == 0) {
+        *out = meaning;
+        return;
+      }
+    }
+    refuse(name, v);
+  }
+
+  void rule(const char* name, std::optional<ScalerRule>* out) {
+    const char* v = value(name);
+    if (v == nullptr) return;
+    ScalerRule r{};
+    if (!parse_scaler_rule(v, &r)) return refuse(name, v);
+    *out = r;
+  }
+
+ private:
+  // An empty variable counts as unset: launchers export names they have no value for.
+  const char* value(const char* name) const {
+    if (!error_.empty()) return nullptr;
+    const char* v = environment_(name);
+    return v != nullptr && *v != '\0' ? v : nullptr;
+  }
+
+  void refuse(const char* name, const char* v) {
+    error_ = std::string(name) + "='" + v + "' is refused; allowed: " + allowed_of(name);
+  }
+
+  const Environment& environment_;
+  std::string error_;
+};
+
+constexpr double kMaxFp32 = 0x1.fffffep+127;
+constexpr double kHuge = std::numeric_limits<double>::max();
+constexpr std::uint64_t kMaxInteger = std::numeric_limits<std::int32_t>::max();
+
+constexpr std::pair<const char*, Mode> kModes[] = {
+    {"off", Mode::kOff}, {"observe", Mode::kObserve}, {"enforce", Mode::kEnforce}};
+constexpr std::pair<const char*, UnscaleMode> kUnscales[] = {{"deferred", UnscaleMode::kDeferred},
+                                                             {"apply", UnscaleMode::kApply}};
+constexpr std::pair<const char*, DivergencePolicy> kDivergences[] = {{"report", DivergencePolicy::kReport},
+                                                                     {"veto", DivergencePolicy::kVeto},
+                                                                     {"error", DivergencePolicy::kError}};
+constexpr std::pair<const char*, Attribution> kAttributions[] = {
+    {"auto", Attribution::kAuto}, {"on", Attribution::kOn}, {"off", Attribution::kOff}};
+constexpr std::pair<const char*, bool> kSwitch[] = {{"on", true}, {"off", false}};
+constexpr std::pair<const char*, LogLevel> kLevels[] = {{"off", LogLevel::kOff},
+                                                        {"error", LogLevel::kError},
+                                                        {"warn", LogLevel::kWarn},
+                                                        {"info", LogLevel::kInfo}};
+
+void read_scaler(Reader& r, ScalerSettings* s) {
+  r.rule("STEPGATE_RULE", &s->rule);
+  r.number("STEPGATE_INITIAL_SCALE", 0, kMaxFp32, true, &s->initial_scale);
+  r.number("STEPGATE_GROWTH", 1, kMaxFp32, true, &s->growth);
+  r.number("STEPGATE_BACKOFF", 0, std::nextafter(1.0, 0.0), true, &s->backoff);
+  r.integer("STEPGATE_INTERVAL", 1, kMaxInteger, &s->interval);
+  r.integer("STEPGATE_HYSTERESIS", 1, kMaxInteger, &s->hysteresis);
+  r.number("STEPGATE_MINIMUM_SCALE", 0, kMaxFp32, true, &s->minimum);
+  r.number("STEPGATE_MAXIMUM_SCALE", 0, kMaxFp32, true, &s->maximum);
+}
+
+void read_step(Reader& r, Configuration* c) {
+  r.choice("STEPGATE_MODE", kModes, &c->mode);
+  r.number("STEPGATE_MAX_NORM", 0, kHuge, false, &c->max_norm);
+  r.number("STEPGATE_SKIP_NORM", 0, kHuge, false, &c->skip_norm);
+  r.choice("STEPGATE_UNSCALE", kUnscales, &c->unscale);
+  r.choice("STEPGATE_DIVERGENCE", kDivergences, &c->divergence);
+  r.choice("STEPGATE_ATTRIBUTION", kAttributions, &c->attribution);
+  r.number("STEPGATE_ACTIVATION_TIMEOUT", 0, 1e9, true, &c->activation_timeout_seconds);
+}
+
+void read_metrics(Reader& r, Configuration* c) {
+  r.choice("STEPGATE_METRICS", kSwitch, &c->metrics);
+  r.text("STEPGATE_METRICS_ADDR", &c->metrics_address);
+  r.integer("STEPGATE_METRICS_PORT", 0, 65535, &c->metrics_port);
+  r.text("STEPGATE_METRICS_TEXTFILE_DIR", &c->metrics_textfile_dir);
+  r.text("STEPGATE_METRICS_FILE_SD_DIR", &c->metrics_file_sd_dir);
+  r.integer("STEPGATE_METRICS_BUCKETS", 1, 4096, &c->metrics_buckets);
+  r.text("STEPGATE_JOB_NAME", &c->job_name);
+  r.text("STEPGATE_RUN_ID", &c->run_id);
+  r.choice("STEPGATE_LOG", kLevels, &c->log);
+}
+
+void read_identity(Reader& r, Configuration* c) {
+  r.integer("RANK", 0, kMaxInteger, &c->rank);
+  r.integer("WORLD_SIZE", 1, kMaxInteger, &c->world);
+  r.integer("LOCAL_RANK", 0, kMaxInteger, &c->local_rank);
+  r.integer("LOCAL_WORLD_SIZE", 1, kMaxInteger, &c->local_world);
+}
+
+std::string refuse_parameter(ScalerRule rule, const char* parameter) {
+  return std::string("rule '") + scaler_rule_name(rule) + "' has no " + parameter;
+}
+
+template <class T, std::size_t N>
+bool find_choice(const std::pair<const char*, T> (&choices)[N], const std::string& name, T* out) {
+  for (const auto& [word, meaning] : choices) {
+    if (name == word) {
+      *out = meaning;
+      return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+bool read_configuration(const Environment& environment, Configuration* out, std::string* error) {
+  Reader reader(environment);
+  Configuration c;
+  read_step(reader, &c);
+  read_scaler(reader, &c.scaler);
+  read_metrics(reader, &c);
+  read_identity(reader, &c);
+  *error = reader.error();
+  if (error->empty() && c.rank >= c.world) {
+    *error = "RANK='" + std::to_string(c.rank) +
+             "' is refused; allowed: 0 to WORLD_SIZE - 1 = " + std::to_string(c.world - 1);
+  }
+  ScalerParams params;
+  if (error->empty()) resolve_scaler(c.scaler, &params, error);
+  if (!error->empty()) return false;
+  *out = std::move(c);
+  return true;
+}
+
+bool resolve_scaler(const ScalerSettings& s, ScalerParams* out, std::string* error) {
+  ScalerParams p = default_params(s.rule.value_or(ScalerRule::kStepgate));
+  const auto refuse = [&](const char* parameter) {
+    *error = refuse_parameter(p.rule, parameter);
+    return false;
+  };
+  if (s.hysteresis && !rule_has_hysteresis(p.rule)) return refuse("hysteresis");
+  if (s.minimum && !rule_has_minimum(p.rule)) return refuse("minimum scale");
+  if (s.maximum && !rule_has_maximum(p.rule)) return refuse("maximum scale");
+  p.initial_scale = s.initial_scale.value_or(p.initial_scale);
+  p.growth = s.growth.value_or(p.growth);
+  p.backoff = s.backoff.value_or(p.backoff);
+  p.interval = s.interval.value_or(p.interval);
+  p.hysteresis = static_cast<std::uint32_t>(s.hysteresis.value_or(p.hysteresis));
+  p.minimum = s.minimum.value_or(p.minimum);
+  p.maximum = s.maximum.value_or(p.maximum);
+  if (const char* wrong = invalid_params(p)) {
+    *error = std::string("rule '") + scaler_rule_name(p.rule) + "': " + wrong;
+    return false;
+  }
+  *out = p;
+  return true;
+}
+
+bool parse_unscale(const std::string& name, UnscaleMode* out) {
+  return find_choice(kUnscales, name, out);
+}
+
+bool parse_divergence(const std::string& name, DivergencePolicy* out) {
+  return find_choice(kDivergences, name, out);
+}
+
+std::uint32_t configuration_digest(const ScalerParams& p, const StepPolicy& policy) {
+  std::uint32_t h = 2166136261u;
+  const auto add = [&h](const void* bytes, std::size_t size) {
+    const auto* b = static_cast<const unsigned char*>(bytes);
+    for (std::size_t i = 0; i < size; ++i) h = (h ^ b[i]) * 16777619u;
+  };
+  add(&p, sizeof p);
+  add(&policy, sizeof policy);
+  return h;
+}
+
+}  // namespace stepgate::gate

@@ -1,0 +1,66 @@
+// Configuration: every setting of a process, read from an environment once.
+//
+// Thread: read_configuration runs once per process under the core's start-up lock; the result is
+// immutable. Errors: a bad value is refused with its name, the value and what is allowed; nothing is
+// half taken over.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "collectives/core/decision.h"
+#include "collectives/core/scaler.h"
+
+namespace stepgate::gate {
+
+enum class Mode { kOff, kObserve, kEnforce };
+enum class Attribution { kAuto, kOn, kOff };
+enum class LogLevel { kOff = 0, kError = 1, kWarn = 2, kInfo = 3 };
+
+// Values that the caller of gate_create may override; unset ones take the rule's default.
+struct ScalerSettings {
+  std::optional<ScalerRule> rule;
+  std::optional<double> initial_scale, growth, backoff, minimum, maximum;
+  std::optional<std::uint64_t> interval, hysteresis;
+};
+
+struct Configuration {
+  Mode mode = Mode::kObserve;
+  ScalerSettings scaler;
+  double max_norm = 0;
+  double skip_norm = 0;
+  UnscaleMode unscale = UnscaleMode::kDeferred;
+  DivergencePolicy divergence = DivergencePolicy::kVeto;
+  Attribution attribution = Attribution::kAuto;
+  double activation_timeout_seconds = 600;
+  bool metrics = true;
+  std::string metrics_address = "127.0.0.1";
+  std::uint64_t metrics_port = 19470;
+  std::string metrics_textfile_dir;
+  std::string metrics_file_sd_dir;
+  std::uint64_t metrics_buckets = 64;
+  std::string job_name;
+  std::string run_id;
+  LogLevel log = LogLevel::kWarn;
+  std::uint64_t rank = 0, world = 1, local_rank = 0, local_world = 1;
+};
+
+// Looks a variable up: nullptr when it is unset.
+using Environment = std::function<const char*(const char*)>;
+
+// True, or false with *error saying which value was refused and why. *out is whole or untouched.
+bool read_configuration(const Environment& environment, Configuration* out, std::string* error);
+
+// The parameters that settings and rule defaults give together; same contract.
+bool resolve_scaler(const ScalerSettings& settings, ScalerParams* out, std::string* error);
+
+// Choice parsers shared with the C API's strings; false for a name that is none.
+bool parse_unscale(const std::string& name, UnscaleMode* out);
+bool parse_divergence(const std::string& name, DivergencePolicy* out);
+
+// 32-bit digest of all that must be equal on every rank of an agreement.
+std::uint32_t configuration_digest(const ScalerParams& params, const StepPolicy& policy);
+
+}  // namespace stepgate::gate

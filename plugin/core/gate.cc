@@ -1,0 +1,62 @@
+#include "plugin/core/gate.h"
+
+#include <cstring>
+#include <utility>
+
+#include "plugin/core/last_error.h"
+
+namespace stepgate::gate {
+
+Gate::Gate(GateOptions options, device::Device& device, const ShimServices& services)
+    : options_(std::move(options)),
+      device_(device),
+      services_(services),
+      log_(options_.configuration.log, options_.rank) {
+  published_params_ = options_.params;
+  hits_.reserve(64);
+}
+
+std::unique_ptr<Gate> Gate::create(GateOptions options, device::Device& device, const ShimServices& services,
+                                   std::string* error) {
+  std::unique_ptr<Gate> gate(new Gate(std::move(options), device, services));
+  if (!gate->allocate(error)) return nullptr;
+  return gate;
+}
+
+// Everything a step needs is here before the first one: the hot path never allocates.
+bool Gate::allocate(std::string* error) {
+  using device::Memory;
+  const bool all = block_.allocate(device_, 1, Memory::kDevice) &&
+                   slots_.allocate(device_, kMaxRanges + kAnonymousSlots, Memory::kDevice) &&
+                   summary_.allocate(device_, std::size_t{kMaxSets} * kExchangeFields, Memory::kDevice) &&
+                   failure_.allocate(device_, kExchangeFields, Memory::kDevice) &&
+                   activation_.allocate(device_, kExchangeFields, Memory::kDevice) &&
+                   ring_.allocate(device_, kRingRecords, Memory::kMapped) &&
+                   ring_head_.allocate(device_, 1, Memory::kMapped) &&
+                   mirror_.allocate(device_, 1, Memory::kMapped) &&
+                   slots_mirror_.allocate(device_, kMaxRanges + kAnonymousSlots, Memory::kMapped);
+  if (!all) {
+    *error = std::string("gate '") + options_.name + "': " + device_.last_error();
+    return false;
+  }
+  build_failure_summary(static_cast<std::uint32_t>(options_.rank), failure_fields_.data());
+  GateBlock fresh;
+  fresh.params = options_.params;
+  fresh.policy = options_.policy;
+  fresh.scaler = initial_state(options_.params);
+  fresh.rank = static_cast<std::uint32_t>(options_.rank);
+  fresh.latched_scale = fresh.scaler.scale;
+  for (SetBlock& s : fresh.sets) s.outputs.scale = static_cast<float>(fresh.scaler.scale);
+  const bool copied = device_.copy_in(nullptr, failure_.get(), failure_fields_.data(),
+                                      sizeof failure_fields_) == device::Code::kOk &&
+                      device_.copy_in(nullptr, block_.get(), &fresh, sizeof fresh) == device::Code::kOk &&
+                      device_.synchronize(nullptr) == device::Code::kOk;
+  if (!copied) {
+    *error = std::string("gate '") + options_.name + "': " + device_.last_error();
+    return false;
+  }
+  std::memcpy(mirror_.get(), &fresh, sizeof fresh);
+  return true;
+}
+
+}  // namespace stepgate::gate

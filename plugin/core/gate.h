@@ -1,0 +1,219 @@
+// Gate: one loss scaler's worth of agreement. It knows the declared ranges, keeps a step's lifecycle,
+// has the gradients scanned, carries the exchange and hands the decision out.
+//
+//   job thread:        step_begin -> hooks (before/after) -> step_end -> step_wait -> apply
+//   publisher thread:  the RecordSource half, which reads the ring, the range table's copy and atomics
+//
+// Threads: step functions from one thread at a time; hooks from any thread. Locks: mutex_ guards the
+// ranges and the step's host state and is never held across a call into NCCL; records_mutex_ guards
+// what the publisher reads and is held for copies only. Order: mutex_, then records_mutex_.
+// Ownership: the Device and the services outlive the gate. Nothing here throws after create().
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "collectives/core/gate_block.h"
+#include "collectives/device/device.h"
+#include "metrics/record_source.h"
+#include "plugin/core/activation.h"
+#include "plugin/core/configuration.h"
+#include "plugin/core/core_entry.h"
+#include "plugin/core/device_buffer.h"
+#include "plugin/core/gate_counters.h"
+#include "plugin/core/log.h"
+#include "plugin/core/range_table.h"
+#include "plugin/core/state_blob.h"
+
+namespace stepgate::gate {
+
+#define STEPGATE_TEXT_OF(x) #x
+#define STEPGATE_TEXT(x) STEPGATE_TEXT_OF(x)
+inline constexpr char kVersionText[] = STEPGATE_TEXT(STEPGATE_VERSION_MAJOR) "." STEPGATE_TEXT(
+    STEPGATE_VERSION_MINOR) "." STEPGATE_TEXT(STEPGATE_VERSION_PATCH);
+
+inline constexpr std::uint32_t kMaxRanges = 4096;
+inline constexpr std::uint32_t kAnonymousSlots = 64;  // local scans of undeclared send buffers
+inline constexpr std::size_t kOffendersKept = 256;
+// One message size for every exchange of ours, so that two ranks at different points of the protocol
+// still pair up and find out, instead of hanging.
+inline constexpr int kExchangeFields = kSummaryFields;
+
+struct GateOptions {
+  std::string name = "0";
+  int rank = 0;
+  int world = 1;
+  ScalerParams params;
+  StepPolicy policy;
+  Configuration configuration;
+};
+
+class Gate final : public metrics::RecordSource {
+ public:
+  // nullptr with *error where memory cannot be had.
+  static std::unique_ptr<Gate> create(GateOptions options, device::Device& device,
+                                      const ShimServices& services, std::string* error);
+  ~Gate() override = default;
+  Gate(const Gate&) = delete;
+  Gate& operator=(const Gate&) = delete;
+
+  // ---- groups and ranges (gate_ranges.cc)
+  stepgate_status add_group(ncclComm_t comm);
+  stepgate_status remove_group(ncclComm_t comm);
+  void comm_retired(ncclComm_t comm) noexcept;
+  stepgate_status declare_range(RangeSpec spec, std::uint32_t* id);
+  stepgate_status retire_range(std::uint32_t id);
+  stepgate_status retire_all();
+  stepgate_status range_absent(std::uint32_t id, bool absent);
+
+  // ---- hooks (gate_hooks.cc)
+  void before(const Reduction& op) noexcept;
+  void after(const Reduction& op, Outcome outcome) noexcept;
+  void written(const void* data, std::size_t bytes) noexcept;
+
+  // ---- activation (gate_activation.cc)
+  stepgate_status enforce_summarize(device::Stream s, double* fields);
+  stepgate_status enforce_decide(device::Stream s, const double* fields);
+  stepgate_status enforce_begin(device::Stream s);
+  stepgate_status enforce_end(device::Stream s);
+
+  // ---- one step (gate_step.cc)
+  stepgate_status step_begin(device::Stream s);
+  stepgate_status scale(double* out);
+  stepgate_status veto(device::Stream s);
+  stepgate_status summarize(std::uint32_t set, device::Stream s, double* fields);
+  stepgate_status decide(std::uint32_t set, device::Stream s);
+  stepgate_status scaler_update(device::Stream s);
+  stepgate_status step_end(std::uint32_t set, device::Stream s);
+  stepgate_status step_wait(std::uint32_t set, stepgate_decision* out);
+  stepgate_status apply(std::uint32_t set, device::Stream s);
+  stepgate_status outputs(std::uint32_t set, const Outputs** out);
+  stepgate_status set_scale(double scale);
+
+  // ---- what happened, state (gate_state.cc)
+  stepgate_status offenders(stepgate_offender* list, std::size_t* count);
+  stepgate_status history(std::uint64_t after, stepgate_decision* list, std::size_t* count);
+  stepgate_status state(stepgate_scaler_info* info);
+  stepgate_status state_save(void* buffer, std::size_t* bytes);
+  stepgate_status state_load(const void* blob, std::size_t bytes);
+  stepgate_status reset(std::uint64_t generation);
+
+  // ---- RecordSource (gate_records.cc), publisher thread
+  metrics::Identity identity() const override;
+  ScalerParams scaler_params() const override;
+  bool enforcing() const override { return enforcing_.load(std::memory_order_relaxed); }
+  bool ever_enforced() const override { return ever_enforced_.load(std::memory_order_relaxed); }
+  std::size_t read_steps(std::uint64_t after, StepRecord* out, std::size_t capacity,
+                         std::uint64_t* lost) override;
+  std::string range_name(std::uint32_t range) const override;
+  void read_ranges(std::vector<RangeRecord>* out) override;
+  metrics::Counters counters() const override { return counters_.read(); }
+
+  const std::string& name() const { return options_.name; }
+
+ private:
+  enum class Phase { kIdle, kOpen, kEnding };
+
+  Gate(GateOptions options, device::Device& device, const ShimServices& services);
+  bool allocate(std::string* error);
+
+  // gate_ranges.cc
+  void write_slot(std::uint32_t id);
+
+  // gate_hooks.cc; mutex_ held
+  void attribute(const Reduction& op) noexcept;
+  bool attribute_ranges(const Reduction& op, const void* data, std::uint64_t bytes, bool result) noexcept;
+  bool attribute_range(std::uint32_t id, std::ptrdiff_t shift, device::Stream s) noexcept;
+  bool attribute_anonymous(const Reduction& op, std::uint64_t count) noexcept;
+  void cover(const Reduction& op, std::uint64_t bytes) noexcept;
+  bool attribution_on() const;
+  bool wants(const Reduction& op, std::uint64_t bytes, std::uint64_t sends) noexcept;
+
+  // gate_step.cc; mutex_ held where the name ends in _locked
+  bool scan_reduced(std::uint32_t id, device::Stream s) noexcept;
+  bool cover_missing_locked(std::uint32_t set, device::Stream s) noexcept;
+  bool summarize_locked(std::uint32_t set, device::Stream s, double* fields) noexcept;
+  bool ready_for_step_locked(const char* function, std::uint32_t set, stepgate_status* why) const;
+  stepgate_status decide_locked(std::uint32_t set, device::Stream s, const double* fields);
+  stepgate_status update_locked(device::Stream s);
+  void clear_local_locked(device::Stream s) noexcept;
+  stepgate_status verdict_locked(std::uint32_t set) const;
+  void mirror_locked(device::Stream s) noexcept;
+  void publish_locked(device::Stream s) noexcept;
+  void fill_decision(const Decision& d, std::uint64_t step, double next_scale, stepgate_decision* out) const;
+
+  // gate_activation.cc
+  int world_of(const NcclTable& table, ncclComm_t comm) noexcept;
+  ncclComm_t spanning_group(const NcclTable** table, std::string* why);
+  bool exchange(const double* send, double* recv, device::Stream s, std::string* why) noexcept;
+  stepgate_status refuse(metrics::RefuseReason reason, const std::string& why);
+  stepgate_status vote(BallotKind kind, device::Stream s, double* sums);
+  Ballot ballot_locked() const;
+
+  // gate_records.cc; mutex_ held
+  void after_step_locked() noexcept;
+  void count_release_locked(const GateBlock& g) noexcept;
+  void collect_ranges_locked() noexcept;
+  void collect_offenders_locked(std::uint32_t id) noexcept;
+  void log_skip_locked(const Decision& d) noexcept;
+
+  // gate_state.cc
+  void clamp_restored(SavedState* s) const;
+
+  GateOptions options_;
+  device::Device& device_;
+  const ShimServices& services_;
+  Log log_;
+  GateCounters counters_;
+
+  std::array<double, kExchangeFields> failure_fields_{};  // what a rank sends that failed before the exchange
+
+  // Memory of the device, fixed addresses for the gate's life.
+  DeviceBuffer<GateBlock> block_;
+  DeviceBuffer<RangeSlot> slots_;    // kAnonymousSlots, then one per range id
+  DeviceBuffer<double> summary_;     // kMaxSets * kExchangeFields, of the built-in exchange
+  DeviceBuffer<double> failure_;     // kExchangeFields, constant after creation
+  DeviceBuffer<double> activation_;  // kExchangeFields
+  // Mapped memory: written by the device, read by the host.
+  DeviceBuffer<StepRecord> ring_;
+  DeviceBuffer<std::uint64_t> ring_head_;
+  DeviceBuffer<GateBlock> mirror_;  // the block as of the last decide or update
+  DeviceBuffer<RangeSlot> slots_mirror_;
+
+  mutable std::mutex mutex_;
+  RangeTable ranges_{kMaxRanges};
+  std::vector<DeviceBuffer<GradStats>> segment_stats_;  // per slot; mapped, one per segment
+  std::vector<ncclComm_t> groups_;
+  std::vector<RangeTable::Hit> hits_;     // scratch
+  std::vector<device::Segment> shifted_;  // scratch
+  Phase phase_ = Phase::kIdle;
+  std::uint64_t step_ = 0;                                         // as the block counts
+  std::uint32_t summarized_ = 0, decided_ = 0, applied_sets_ = 0;  // bit per set, of the open step
+  std::array<double*, kMaxSets> fields_of_{};                      // where summarize wrote
+  std::uint32_t anonymous_ = 0;                                    // slots used in this step
+  bool attributing_ = false;
+  bool drop_veto_ = false;        // a reduction of the open step was dropped
+  bool failed_ = false;           // before the exchange of the open step: send the constant failure summary
+  bool release_counted_ = false;  // since the last activation
+  device::Stream last_stream_ = nullptr;
+  double scan_seconds_ = 0, agreement_seconds_ = 0;
+  std::uint64_t applied_steps_ = 0, skipped_steps_ = 0;
+
+  std::atomic<bool> enforcing_{false};
+  std::atomic<bool> ever_enforced_{false};
+
+  mutable std::mutex records_mutex_;
+  std::vector<std::string> range_names_;
+  std::vector<RangeRecord> range_records_;
+  std::deque<stepgate_offender> offenders_;
+  std::string nccl_version_;
+  ScalerParams published_params_;
+};
+
+}  // namespace stepgate::gate

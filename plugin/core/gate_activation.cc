@@ -1,0 +1,187 @@
+// Gate: entering and leaving enforce, and the built-in exchange.
+//
+// The exchange is one ncclAllReduce on the job's own communicator, issued by the calling thread at
+// the same point on every rank. No lock of ours is held meanwhile.
+#include <cstring>
+#include <string>
+
+#include "plugin/core/activation.h"
+#include "plugin/core/gate.h"
+#include "plugin/core/last_error.h"
+
+namespace stepgate::gate {
+namespace {
+
+static_assert(kActivationFields <= kExchangeFields, "an activation must fit the one message size");
+static_assert(kExchangeFields <= STEPGATE_ACTIVATION_FIELDS && kExchangeFields <= STEPGATE_SUMMARY_FIELDS,
+              "the public arrays hold an exchange");
+
+std::string nccl_text(const NcclTable& table, ncclResult_t code, ncclComm_t comm) {
+  std::string text = "ncclAllReduce of the agreement returned " + std::to_string(static_cast<int>(code));
+  if (table.GetErrorString != nullptr) text += std::string(" (") + table.GetErrorString(code) + ")";
+  if (table.GetLastError != nullptr) {
+    const char* more = table.GetLastError(comm);
+    if (more != nullptr && *more != '\0') text += std::string(": ") + more;
+  }
+  return text;
+}
+
+}  // namespace
+
+int Gate::world_of(const NcclTable& table, ncclComm_t comm) noexcept {
+  int world = 0;
+  if (table.CommCount == nullptr) return 0;
+  services_.enter_nccl();
+  table.CommCount(comm, &world);
+  services_.leave_nccl();
+  return world;
+}
+
+// The first group whose size is the agreement's; it carries every exchange alone.
+ncclComm_t Gate::spanning_group(const NcclTable** table, std::string* why) {
+  std::vector<ncclComm_t> groups;
+  {
+    const std::lock_guard lock(mutex_);
+    groups = groups_;
+  }
+  for (ncclComm_t comm : groups) {
+    *table = services_.table_of(comm);
+    if (*table != nullptr && (*table)->AllReduce != nullptr && world_of(**table, comm) == options_.world)
+      return comm;
+  }
+  *why = "none of the gate's " + std::to_string(groups.size()) + " groups spans its world of " +
+         std::to_string(options_.world) + " ranks; add that communicator with stepgate_add_group";
+  return nullptr;
+}
+
+bool Gate::exchange(const double* send, double* recv, device::Stream s, std::string* why) noexcept {
+  try {
+    const NcclTable* table = nullptr;
+    ncclComm_t comm = spanning_group(&table, why);
+    if (comm == nullptr) return false;
+    services_.enter_nccl();
+    const ncclResult_t code = table->AllReduce(send, recv, kExchangeFields, ncclFloat64, ncclSum, comm,
+                                               static_cast<cudaStream_t>(s));
+    services_.leave_nccl();
+    if (code == ncclSuccess) return true;
+    *why = nccl_text(*table, code, comm);
+  } catch (...) {
+    // Out of memory for a sentence: the caller still learns that there was no exchange.
+  }
+  return false;
+}
+
+stepgate_status Gate::enforce_summarize(device::Stream, double* fields) {
+  const std::lock_guard lock(mutex_);
+  if (phase_ != Phase::kIdle) {
+    return fail(STEPGATE_INVALID,
+                "stepgate_enforce_summarize: step " + std::to_string(step_) + " is still open");
+  }
+  std::memset(fields, 0, sizeof(double) * STEPGATE_ACTIVATION_FIELDS);
+  const bool willing = options_.configuration.mode == Mode::kEnforce;
+  write_ballot(ballot_locked(), BallotKind::kEnter, static_cast<std::uint32_t>(options_.rank), willing,
+               fields);
+  return STEPGATE_OK;
+}
+
+Ballot Gate::ballot_locked() const {
+  const GateBlock& g = *mirror_.get();
+  Ballot b;
+  b.version = (STEPGATE_API_VERSION << 16) | kSummaryVersion;
+  StepPolicy policy = options_.policy;
+  policy.world = static_cast<std::uint32_t>(options_.world);
+  b.configuration = configuration_digest(g.params, policy);
+  b.groups = static_cast<std::uint32_t>(groups_.size());
+  b.state = (digest16(&g.scaler, sizeof g.scaler) << 16) | digest16(&g.params, sizeof g.params);
+  b.generation = static_cast<std::uint32_t>(g.generation);
+  b.decided = static_cast<std::uint32_t>(g.last_decided);
+  b.confirmed = static_cast<std::uint32_t>(g.last_confirmed);
+  return b;
+}
+
+stepgate_status Gate::enforce_decide(device::Stream s, const double* fields) {
+  const Verdict v = count_ballots(fields, BallotKind::kEnter, static_cast<std::uint32_t>(options_.world));
+  if (!v.accepted) return refuse(v.reason, v.why);
+  const std::lock_guard lock(mutex_);
+  GateBlock fresh = *mirror_.get();
+  fresh.policy = options_.policy;
+  fresh.policy.world = static_cast<std::uint32_t>(options_.world);
+  fresh.enforcing = 1;
+  fresh.released = fresh.undecided = fresh.veto = fresh.degrade = 0;
+  fresh.diverged_in_row = 0;
+  fresh.step = step_;
+  for (SetBlock& set : fresh.sets) set.summarized_step = set.decided_step;
+  const bool copied = device_.copy_in(s, block_.get(), &fresh, sizeof fresh) == device::Code::kOk &&
+                      device_.synchronize(s) == device::Code::kOk;
+  last_stream_ = s;
+  release_counted_ = false;
+  mirror_locked(s);
+  // All ranks have agreed to enforce: this one may not fall back alone, so it joins with the failure
+  // summary and thereby releases everybody at the first step.
+  if (!copied) counters_.error(metrics::Stage::kDecide);
+  ever_enforced_ = true;
+  enforcing_ = true;
+  log_.info("enforce begins: " + std::to_string(options_.world) + " ranks, rule " +
+            scaler_rule_name(options_.params.rule));
+  return STEPGATE_OK;
+}
+
+stepgate_status Gate::refuse(metrics::RefuseReason reason, const std::string& why) {
+  counters_.refused(reason);
+  enforcing_ = false;
+  log_.warn("enforce refused on all ranks: " + why);
+  return fail(STEPGATE_REFUSED, "enforce refused: " + why);
+}
+
+// One exchange over the built-in transport around a ballot; sums lands on the host.
+stepgate_status Gate::vote(BallotKind kind, device::Stream s, double* sums) {
+  std::string why;
+  {
+    const std::lock_guard lock(mutex_);
+    double fields[kExchangeFields] = {};
+    const bool willing = kind == BallotKind::kLeave || options_.configuration.mode == Mode::kEnforce;
+    write_ballot(ballot_locked(), kind, static_cast<std::uint32_t>(options_.rank), willing, fields);
+    if (device_.copy_in(s, activation_.get(), fields, sizeof fields) != device::Code::kOk ||
+        device_.synchronize(s) != device::Code::kOk) {
+      return fail(STEPGATE_FAILED, device_.last_error());
+    }
+  }
+  if (!exchange(activation_.get(), activation_.get(), s, &why)) {
+    counters_.error(metrics::Stage::kExchange);
+    return fail(STEPGATE_FAILED, why);
+  }
+  if (device_.copy_out(s, sums, activation_.get(), sizeof(double) * kExchangeFields) != device::Code::kOk ||
+      device_.synchronize(s) != device::Code::kOk) {
+    return fail(STEPGATE_FAILED, device_.last_error());
+  }
+  return STEPGATE_OK;
+}
+
+stepgate_status Gate::enforce_begin(device::Stream s) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (phase_ != Phase::kIdle) {
+      return fail(STEPGATE_INVALID,
+                  "stepgate_enforce_begin: step " + std::to_string(step_) + " is still open");
+    }
+  }
+  double sums[kExchangeFields] = {};
+  const stepgate_status voted = vote(BallotKind::kEnter, s, sums);
+  return voted == STEPGATE_OK ? enforce_decide(s, sums) : voted;
+}
+
+stepgate_status Gate::enforce_end(device::Stream s) {
+  if (!enforcing())
+    return fail(STEPGATE_INACTIVE, "stepgate_enforce_end: enforce is not active on this gate");
+  double sums[kExchangeFields] = {};
+  const stepgate_status voted = vote(BallotKind::kLeave, s, sums);
+  {
+    const std::lock_guard lock(mutex_);
+    enforcing_ = false;
+    phase_ = Phase::kIdle;
+    counters_.released(metrics::ReleaseReason::kEnded);
+  }
+  return voted;
+}
+
+}  // namespace stepgate::gate

@@ -1,0 +1,109 @@
+// Gate: groups and declared ranges.
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "plugin/core/gate.h"
+#include "plugin/core/last_error.h"
+
+namespace stepgate::gate {
+
+stepgate_status Gate::add_group(ncclComm_t comm) {
+  const NcclTable* table = services_.table_of(comm);
+  if (table == nullptr || table->AllReduce == nullptr || table->CommCount == nullptr) {
+    return fail(STEPGATE_INVALID,
+                "stepgate_add_group: no hook has seen this communicator; it must be created through the "
+                "NCCL functions that the plugin intercepts");
+  }
+  int version = 0;
+  services_.enter_nccl();
+  if (table->GetVersion != nullptr) table->GetVersion(&version);
+  services_.leave_nccl();
+  const std::lock_guard lock(mutex_);
+  if (std::find(groups_.begin(), groups_.end(), comm) != groups_.end()) {
+    return fail(STEPGATE_INVALID, "stepgate_add_group: the communicator is in the gate's list already");
+  }
+  groups_.push_back(comm);
+  const std::lock_guard records(records_mutex_);
+  const int major = version / 10000, minor = version / 100 % 100, patch = version % 100;
+  nccl_version_ = std::to_string(major) + "." + std::to_string(minor) + "." + std::to_string(patch);
+  return STEPGATE_OK;
+}
+
+stepgate_status Gate::remove_group(ncclComm_t comm) {
+  const std::lock_guard lock(mutex_);
+  const auto it = std::find(groups_.begin(), groups_.end(), comm);
+  if (it == groups_.end()) {
+    return fail(STEPGATE_INVALID, "stepgate_remove_group: the communicator is not in the gate's list");
+  }
+  groups_.erase(it);
+  return STEPGATE_OK;
+}
+
+// The pointer may come back as another communicator: nothing of it may stay.
+void Gate::comm_retired(ncclComm_t comm) noexcept {
+  const std::lock_guard lock(mutex_);
+  groups_.erase(std::remove(groups_.begin(), groups_.end(), comm), groups_.end());
+}
+
+stepgate_status Gate::declare_range(RangeSpec spec, std::uint32_t* id) {
+  const std::lock_guard lock(mutex_);
+  const std::string name = spec.name;
+  const std::size_t segments = spec.segments.size();
+  std::string error;
+  DeviceBuffer<GradStats> stats;
+  if (segments != 0 && !stats.allocate(device_, segments, device::Memory::kMapped)) {
+    return fail(STEPGATE_FAILED, "range '" + name + "': " + device_.last_error());
+  }
+  if (!ranges_.declare(std::move(spec), id, &error)) return fail(STEPGATE_INVALID, error);
+  if (segment_stats_.size() < ranges_.slots()) segment_stats_.resize(ranges_.slots());
+  segment_stats_[*id] = std::move(stats);
+  write_slot(*id);
+  const std::lock_guard records(records_mutex_);
+  if (range_names_.size() <= *id) range_names_.resize(*id + 1);
+  range_names_[*id] = name;
+  return STEPGATE_OK;
+}
+
+// Puts what the host knows of a range where the folds read it; its statistics start at zero.
+void Gate::write_slot(std::uint32_t id) {
+  const Range& r = ranges_.slot(id);
+  RangeSlot s;
+  s.factor = r.spec.factor;
+  s.largest_storable = largest_finite(r.spec.type);
+  s.counted = r.spec.counted;
+  s.live = r.declared && r.spec.result && !r.absent;
+  s.set = r.spec.set;
+  device_.copy_in(last_stream_, slots_.get() + kAnonymousSlots + id, &s, sizeof s);
+}
+
+stepgate_status Gate::retire_range(std::uint32_t id) {
+  const std::lock_guard lock(mutex_);
+  if (!ranges_.retire(id)) {
+    return fail(STEPGATE_INVALID, "stepgate_retire_range: no range has id " + std::to_string(id));
+  }
+  write_slot(id);
+  return STEPGATE_OK;
+}
+
+stepgate_status Gate::retire_all() {
+  const std::lock_guard lock(mutex_);
+  ranges_.retire_all();
+  for (std::uint32_t i = 0; i < ranges_.slots(); ++i) write_slot(i);
+  return STEPGATE_OK;
+}
+
+stepgate_status Gate::range_absent(std::uint32_t id, bool absent) {
+  const std::lock_guard lock(mutex_);
+  Range* r = ranges_.find(id);
+  if (r == nullptr) {
+    return fail(STEPGATE_INVALID, "stepgate_range_absent: no range has id " + std::to_string(id));
+  }
+  r->absent = absent;
+  const std::uint32_t live = r->spec.result && !absent;
+  device_.copy_in(last_stream_, &slots_.get()[kAnonymousSlots + id].live, &live, sizeof live);
+  return STEPGATE_OK;
+}
+
+}  // namespace stepgate::gate

@@ -1,0 +1,151 @@
+// Gate: history, offenders, state and checkpoints.
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "plugin/core/gate.h"
+#include "plugin/core/last_error.h"
+
+namespace stepgate::gate {
+
+stepgate_status Gate::offenders(stepgate_offender* list, std::size_t* count) {
+  const std::lock_guard lock(records_mutex_);
+  const std::size_t n = std::min(*count, offenders_.size());
+  std::copy(offenders_.end() - static_cast<std::ptrdiff_t>(n), offenders_.end(), list);
+  *count = n;
+  return STEPGATE_OK;
+}
+
+stepgate_status Gate::history(std::uint64_t after, stepgate_decision* list, std::size_t* count) {
+  std::vector<StepRecord> records(kRingRecords);
+  std::uint64_t lost = 0;
+  const std::size_t have = read_steps(0, records.data(), records.size(), &lost);
+  std::size_t n = 0;
+  for (std::size_t i = 0; i < have && n < *count; ++i) {
+    if (records[i].step <= after) continue;
+    list[n].size = sizeof(stepgate_decision);
+    fill_decision(records[i].decision, records[i].step, records[i].scaler.scale, &list[n]);
+    ++n;
+  }
+  *count = n;
+  return STEPGATE_OK;
+}
+
+stepgate_status Gate::state(stepgate_scaler_info* info) {
+  const std::lock_guard lock(mutex_);
+  const GateBlock& g = *mirror_.get();
+  info->rule = scaler_rule_name(g.params.rule);
+  info->scale = g.scaler.scale;
+  info->growth_tracker = g.scaler.growth_tracker;
+  info->hysteresis_left = g.scaler.hysteresis_left;
+  info->at_minimum = at_minimum(g.params, g.scaler);
+  info->steps = step_;
+  info->applied = applied_steps_;
+  info->skipped = skipped_steps_;
+  info->last_decided = g.last_decided;
+  info->last_confirmed = g.last_confirmed;
+  info->generation = g.generation;
+  info->enforcing = enforcing();
+  info->released = g.released != 0;
+  return STEPGATE_OK;
+}
+
+stepgate_status Gate::state_save(void* buffer, std::size_t* bytes) {
+  const std::lock_guard lock(mutex_);
+  if (phase_ != Phase::kIdle) {
+    return fail(STEPGATE_INVALID,
+                "stepgate_state_save: step " + std::to_string(step_) + " is open; save between steps");
+  }
+  const std::size_t needed = state_blob_bytes();
+  const std::size_t given = *bytes;
+  *bytes = needed;
+  if (buffer == nullptr) return STEPGATE_OK;
+  if (given < needed) {
+    return fail(STEPGATE_INVALID, "stepgate_state_save: buffer of " + std::to_string(given) +
+                                      " bytes; needed: " + std::to_string(needed));
+  }
+  const GateBlock& g = *mirror_.get();
+  SavedState s;
+  s.params = g.params;
+  s.scaler = g.scaler;
+  s.step = step_;
+  s.applied = applied_steps_;
+  s.skipped = skipped_steps_;
+  s.generation = g.generation;
+  s.last_decided = g.last_decided;
+  // A checkpoint is taken where all ranks stand between the same two steps; the step before has been
+  // decided here, and whether it was everywhere is what the activation compares.
+  s.last_confirmed = g.last_confirmed;
+  write_state_blob(s, buffer);
+  return STEPGATE_OK;
+}
+
+stepgate_status Gate::state_load(const void* blob, std::size_t bytes) {
+  SavedState s;
+  std::string error;
+  if (!read_state_blob(blob, bytes, &s, &error))
+    return fail(STEPGATE_INVALID, "stepgate_state_load: " + error);
+  const std::lock_guard lock(mutex_);
+  if (enforcing()) {
+    return fail(STEPGATE_INVALID,
+                "stepgate_state_load: enforce is active; load before stepgate_enforce_begin");
+  }
+  clamp_restored(&s);
+  GateBlock fresh = *mirror_.get();
+  fresh.params = s.params;
+  fresh.scaler = s.scaler;
+  fresh.latched_scale = s.scaler.scale;
+  fresh.step = s.step;
+  fresh.generation = s.generation;
+  fresh.last_decided = s.last_decided;
+  fresh.last_confirmed = s.last_confirmed;
+  for (SetBlock& set : fresh.sets) {
+    set.outputs.scale = static_cast<float>(s.scaler.scale);
+    set.summarized_step = set.decided_step = s.step;
+  }
+  if (device_.copy_in(last_stream_, block_.get(), &fresh, sizeof fresh) != device::Code::kOk ||
+      device_.synchronize(last_stream_) != device::Code::kOk) {
+    return fail(STEPGATE_FAILED, std::string("stepgate_state_load: ") + device_.last_error());
+  }
+  step_ = s.step;
+  applied_steps_ = s.applied;
+  skipped_steps_ = s.skipped;
+  options_.params = s.params;
+  mirror_locked(last_stream_);
+  const std::lock_guard records(records_mutex_);
+  published_params_ = s.params;
+  return STEPGATE_OK;
+}
+
+// A state from another rule's life may hold a scale that this rule would never reach.
+void Gate::clamp_restored(SavedState* s) const {
+  if (options_.params.rule != s->params.rule) {
+    log_.warn(std::string("the loaded state's rule '") + scaler_rule_name(s->params.rule) +
+              "' replaces the configured '" + scaler_rule_name(options_.params.rule) + "'");
+  }
+  if (!rule_has_maximum(s->params.rule)) return;
+  const double clamped = std::clamp(s->scaler.scale, s->params.minimum, s->params.maximum);
+  if (clamped == s->scaler.scale) return;
+  log_.warn("the loaded scale " + std::to_string(s->scaler.scale) + " is clamped to " +
+            std::to_string(clamped));
+  s->scaler.scale = clamped;
+}
+
+stepgate_status Gate::reset(std::uint64_t generation) {
+  const std::lock_guard lock(mutex_);
+  GateBlock fresh = *mirror_.get();
+  fresh.generation = generation;
+  fresh.enforcing = 0;
+  fresh.released = fresh.undecided = 0;
+  for (SetBlock& set : fresh.sets) set.outputs.found_inf = 1;
+  if (device_.copy_in(last_stream_, block_.get(), &fresh, sizeof fresh) != device::Code::kOk ||
+      device_.synchronize(last_stream_) != device::Code::kOk) {
+    return fail(STEPGATE_FAILED, std::string("stepgate_reset: ") + device_.last_error());
+  }
+  enforcing_ = false;
+  phase_ = Phase::kIdle;
+  mirror_locked(last_stream_);
+  return STEPGATE_OK;
+}
+
+}  // namespace stepgate::gate

@@ -1,0 +1,127 @@
+#include "plugin/core/process.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "plugin/core/gate_config.h"
+#include "plugin/core/last_error.h"
+
+namespace stepgate::gate {
+
+Process::Process(const Environment& environment, const ShimServices& services)
+    : services_(services), pid_(::getpid()) {
+  if (read_configuration(environment, &configuration_, &configuration_error_)) return;
+  // Fail open: the job runs as if the plugin were off, and the reason is on its standard error.
+  configuration_.mode = Mode::kOff;
+  Log(LogLevel::kError, 0).error(configuration_error_ + "; StepGate stays off in this process");
+}
+
+bool Process::forked() const noexcept {
+  return ::getpid() != pid_;
+}
+
+bool Process::active() const noexcept {
+  return configuration_.mode != Mode::kOff && !forked();
+}
+
+stepgate_status Process::create_gate(const stepgate_gate_config* config, Gate** out) {
+  if (!configuration_error_.empty())
+    return fail(STEPGATE_INVALID, "stepgate_gate_create: " + configuration_error_);
+  if (configuration_.mode == Mode::kOff)
+    return fail(STEPGATE_OFF, "stepgate_gate_create: STEPGATE_MODE is off");
+  GateOptions options;
+  std::string error;
+  if (!gate_options(config, configuration_, &options, &error)) {
+    return fail(STEPGATE_INVALID, "stepgate_gate_create: " + error);
+  }
+  const std::unique_lock lock(gates_mutex_);
+  options.name = free_name_locked(options.name);
+  std::unique_ptr<Gate> gate = Gate::create(std::move(options), device_, services_, &error);
+  if (gate == nullptr) return fail(STEPGATE_FAILED, "stepgate_gate_create: " + error);
+  start_publisher_locked();
+  if (publisher_ != nullptr) publisher_->add_source(gate.get());
+  *out = gate.get();
+  gates_.push_back(std::move(gate));
+  return STEPGATE_OK;
+}
+
+std::string Process::free_name_locked(const std::string& wanted) const {
+  const auto taken = [&](const std::string& name) {
+    return std::any_of(gates_.begin(), gates_.end(), [&](const auto& g) { return g->name() == name; });
+  };
+  std::string name = wanted;
+  for (int i = 1; taken(name); ++i)
+    name = wanted == "0" ? std::to_string(i) : wanted + "-" + std::to_string(i);
+  return name;
+}
+
+void Process::start_publisher_locked() {
+  if (publisher_ != nullptr || shut_ || !configuration_.metrics) return;
+  metrics::PublisherOptions o;
+  o.exposition.address = configuration_.metrics_address;
+  o.exposition.first_port = static_cast<std::uint16_t>(configuration_.metrics_port);
+  o.exposition.local_rank = static_cast<int>(configuration_.local_rank);
+  o.exposition.local_world = static_cast<int>(configuration_.local_world);
+  o.exposition.textfile_dir = configuration_.metrics_textfile_dir;
+  o.exposition.file_sd_dir = configuration_.metrics_file_sd_dir;
+  o.bucket_cap = configuration_.metrics_buckets;
+  const Log log(configuration_.log, static_cast<int>(configuration_.rank));
+  o.log = [log](std::string_view line) { log.warn(std::string(line)); };
+  publisher_ = std::make_unique<metrics::Publisher>(std::move(o));
+}
+
+stepgate_status Process::destroy_gate(Gate* gate) {
+  std::unique_ptr<Gate> mine;
+  {
+    const std::unique_lock lock(gates_mutex_);
+    const auto it =
+        std::find_if(gates_.begin(), gates_.end(), [&](const auto& g) { return g.get() == gate; });
+    if (it == gates_.end())
+      return fail(STEPGATE_INVALID, "stepgate_gate_destroy: not a live gate of this process");
+    mine = std::move(*it);
+    gates_.erase(it);
+  }
+  if (publisher_ != nullptr) publisher_->remove_source(mine.get());
+  return STEPGATE_OK;
+}
+
+bool Process::owns(const Gate* gate) const noexcept {
+  const std::shared_lock lock(gates_mutex_);
+  return std::any_of(gates_.begin(), gates_.end(), [&](const auto& g) { return g.get() == gate; });
+}
+
+void Process::comm_retired(ncclComm_t comm) noexcept {
+  const std::shared_lock lock(gates_mutex_);
+  for (const auto& g : gates_) g->comm_retired(comm);
+}
+
+void Process::before(const Reduction& op) noexcept {
+  const std::shared_lock lock(gates_mutex_);
+  for (const auto& g : gates_) g->before(op);
+}
+
+void Process::after(const Reduction& op, Outcome outcome) noexcept {
+  const std::shared_lock lock(gates_mutex_);
+  for (const auto& g : gates_) g->after(op, outcome);
+}
+
+void Process::written(const void* data, std::size_t bytes) noexcept {
+  const std::shared_lock lock(gates_mutex_);
+  for (const auto& g : gates_) g->written(data, bytes);
+}
+
+std::string Process::metrics_url() const {
+  const std::shared_lock lock(gates_mutex_);
+  return publisher_ != nullptr ? publisher_->url() : std::string();
+}
+
+void Process::shut_down() noexcept {
+  if (forked()) return;
+  const std::unique_lock lock(gates_mutex_);
+  shut_ = true;
+  publisher_.reset();
+}
+
+}  // namespace stepgate::gate

@@ -1,0 +1,67 @@
+// Process: what a process's gates share: the configuration, the device, the publisher, and the list
+// of gates that hooks look through.
+//
+// Thread: any. Locks: gates_mutex_ (shared) guards the list and is never held across a call into
+// NCCL. Order: gates_mutex_, then a gate's own. Lifetime: made once by the core's entry and never
+// destroyed; shut_down() at exit ends the publisher. fork: a child's calls do nothing (forked()).
+#pragma once
+
+#include <sys/types.h>
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <shared_mutex>
+#include <string>
+#include <vector>
+
+#include "collectives/device/host/host_device.h"
+#include "metrics/publisher.h"
+#include "plugin/core/configuration.h"
+#include "plugin/core/core_entry.h"
+#include "plugin/core/gate.h"
+
+namespace stepgate::gate {
+
+class Process {
+ public:
+  // environment: read once, here.
+  Process(const Environment& environment, const ShimServices& services);
+
+  // False: mode off, a refused configuration, or a forked child. Hooks pass through then.
+  bool active() const noexcept;
+  bool forked() const noexcept;
+  const Configuration& configuration() const { return configuration_; }
+  const std::string& configuration_error() const { return configuration_error_; }
+
+  // Registers the gate with hooks and publisher. A name that is taken gets a number.
+  stepgate_status create_gate(const stepgate_gate_config* config, Gate** out);
+  stepgate_status destroy_gate(Gate* gate);
+  // Whether it is a live gate of this process; the C API asks before it touches a handle.
+  bool owns(const Gate* gate) const noexcept;
+
+  void comm_retired(ncclComm_t comm) noexcept;
+  void before(const Reduction& op) noexcept;
+  void after(const Reduction& op, Outcome outcome) noexcept;
+  void written(const void* data, std::size_t bytes) noexcept;
+
+  std::string metrics_url() const;
+  // At exit, in the process that made it: the page goes away, the file_sd target is removed.
+  void shut_down() noexcept;
+
+ private:
+  void start_publisher_locked();
+  std::string free_name_locked(const std::string& wanted) const;
+
+  const ShimServices services_;
+  const pid_t pid_;
+  Configuration configuration_;
+  std::string configuration_error_;
+  device::HostDevice device_;
+  mutable std::shared_mutex gates_mutex_;
+  std::vector<std::unique_ptr<Gate>> gates_;
+  std::unique_ptr<metrics::Publisher> publisher_;
+  bool shut_ = false;
+};
+
+}  // namespace stepgate::gate

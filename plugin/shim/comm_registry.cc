@@ -1,0 +1,50 @@
+#include "plugin/shim/comm_registry.h"
+
+#include <mutex>
+#include <shared_mutex>
+#include <unordered_map>
+
+namespace stepgate::shim {
+namespace {
+
+struct Registry {
+  std::shared_mutex mutex;
+  std::unordered_map<ncclComm_t, CommEntry> entries;
+};
+
+// Never destroyed: hooks may run while the process exits.
+Registry& registry() {
+  static Registry* const all = new Registry;
+  return *all;
+}
+
+}  // namespace
+
+void remember_comm(ncclComm_t comm, const NcclCopy* copy) noexcept {
+  if (comm == nullptr) return;
+  try {
+    const std::unique_lock lock(registry().mutex);
+    registry().entries[comm] = {copy, 0};
+  } catch (...) {
+    // Out of memory: the communicator is looked up by its callers instead.
+  }
+}
+
+void set_comm_world(ncclComm_t comm, int world) noexcept {
+  const std::unique_lock lock(registry().mutex);
+  const auto it = registry().entries.find(comm);
+  if (it != registry().entries.end()) it->second.world = world;
+}
+
+CommEntry find_comm(ncclComm_t comm) noexcept {
+  const std::shared_lock lock(registry().mutex);
+  const auto it = registry().entries.find(comm);
+  return it != registry().entries.end() ? it->second : CommEntry{};
+}
+
+void forget_comm(ncclComm_t comm) noexcept {
+  const std::unique_lock lock(registry().mutex);
+  registry().entries.erase(comm);
+}
+
+}  // namespace stepgate::shim

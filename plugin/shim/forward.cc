@@ -1,0 +1,137 @@
+#include "plugin/shim/forward.h"
+
+#include <unistd.h>
+
+#include <atomic>
+#include <cstring>
+#include <string>
+
+namespace stepgate::shim {
+namespace {
+
+std::size_t bytes_of(ncclDataType_t type) {
+  switch (type) {
+    case ncclInt8:
+    case ncclUint8:
+    case ncclFloat8e4m3:
+    case ncclFloat8e5m2: return 1;
+    case ncclFloat16:
+    case ncclBfloat16: return 2;
+    case ncclInt64:
+    case ncclUint64:
+    case ncclFloat64: return 8;
+    default: return 4;
+  }
+}
+
+int world_of(ncclComm_t comm) {
+  const CommEntry entry = find_comm(comm);
+  if (entry.copy == nullptr || entry.world != 0) return entry.world;
+  int world = 0;
+  if (entry.copy->functions.CommCount == nullptr) return 0;
+  const InsideNccl guard;
+  if (entry.copy->functions.CommCount(comm, &world) != ncclSuccess) return 0;
+  set_comm_world(comm, world);
+  return world;
+}
+
+Outcome outcome_of(ncclResult_t result) {
+  if (result == ncclSuccess) return Outcome::kLaunched;
+  return result == ncclInProgress ? Outcome::kPending : Outcome::kDropped;
+}
+
+void flush(GroupState& group, Outcome outcome) noexcept {
+  const CoreTable* core = listening_core();
+  if (core != nullptr) {
+    for (const Reduction& op : group.queue) core->after(&op, outcome);
+  }
+  group.queue.clear();
+}
+
+}  // namespace
+
+const NcclCopy* copy_for(ncclComm_t comm, const void* caller) noexcept {
+  const CommEntry entry = find_comm(comm);
+  if (entry.copy != nullptr) return entry.copy;
+  const NcclCopy* copy = resolve_copy(caller);
+  if (copy != nullptr && comm != nullptr && !inside_nccl()) remember_comm(comm, copy);
+  return copy;
+}
+
+const CoreTable* listening_core() noexcept {
+  const CoreTable* core = loaded_core();
+  return core != nullptr && core->active() ? core : nullptr;
+}
+
+ncclResult_t missing(const char* function) noexcept {
+  static std::atomic<const char*> last{nullptr};
+  if (last.exchange(function) != function) {
+    char line[200] = "stepgate error: the NCCL in this process has no ";
+    std::strncat(line, function, sizeof line - std::strlen(line) - 40);
+    std::strcat(line, "; ncclInvalidUsage is returned\n");
+    [[maybe_unused]] const auto written = ::write(STDERR_FILENO, line, std::strlen(line));
+  }
+  return ncclInvalidUsage;
+}
+
+void comm_created(ncclComm_t* comm, const NcclCopy* copy, ncclResult_t result) noexcept {
+  if (comm == nullptr || (result != ncclSuccess && result != ncclInProgress)) return;
+  const CoreTable* core = load_core();
+  // A non-blocking creation fills *comm later: then the first use makes it known.
+  if (*comm == nullptr) return;
+  remember_comm(*comm, copy);
+  if (core != nullptr && core->active()) core->comm_created(*comm);
+}
+
+void comm_retiring(ncclComm_t comm) noexcept {
+  if (comm == nullptr) return;
+  if (const CoreTable* core = loaded_core()) core->comm_retired(comm);
+  forget_comm(comm);
+}
+
+void before_reduction(Reduction& op) noexcept {
+  const CoreTable* core = listening_core();
+  if (core == nullptr) return;
+  op.world = world_of(op.comm);
+  core->before(&op);
+}
+
+void after_reduction(const Reduction& op, ncclResult_t result) noexcept {
+  const CoreTable* core = listening_core();
+  if (core == nullptr) return;
+  GroupState& group = group_state();
+  if (group.depth == 0 || result != ncclSuccess) {
+    core->after(&op, outcome_of(result));
+    return;
+  }
+  try {
+    group.queue.push_back(op);
+  } catch (...) {
+    core->after(&op, Outcome::kPending);  // not covered by a hook: the step's end reads it
+  }
+}
+
+void memory_written(const void* data, std::size_t count, ncclDataType_t type) noexcept {
+  if (data == nullptr) return;
+  if (const CoreTable* core = listening_core()) core->written(data, count * bytes_of(type));
+}
+
+void group_started(ncclResult_t result) noexcept {
+  if (result == ncclSuccess) ++group_state().depth;
+}
+
+void group_ended(ncclResult_t result) noexcept {
+  GroupState& group = group_state();
+  if (group.depth > 0) --group.depth;
+  // A failed inner end still leaves the group open in NCCL; only the outermost one launches.
+  if (group.depth == 0) flush(group, outcome_of(result));
+}
+
+void group_simulated() noexcept {
+  GroupState& group = group_state();
+  if (group.depth > 0) --group.depth;
+  // Nothing was launched and nothing will be: the ranges keep what they had, uncovered.
+  if (group.depth == 0) flush(group, Outcome::kPending);
+}
+
+}  // namespace stepgate::shim

@@ -1,0 +1,40 @@
+// What every hook does around the real call: find it, pass through where the guard or the mode says
+// so, tell the core otherwise. hooks_*.cc hold the extern "C" symbols alone.
+//
+// Thread: any. No lock is held across the real call.
+#pragma once
+
+#include "plugin/shim/comm_registry.h"
+#include "plugin/shim/core_loader.h"
+#include "plugin/shim/guard.h"
+#include "plugin/shim/resolve.h"
+
+namespace stepgate::shim {
+
+// The copy behind a communicator; where no hook saw it created, the one its caller means (and from
+// then on it is known). nullptr: there is no NCCL in this process.
+const NcclCopy* copy_for(ncclComm_t comm, const void* caller) noexcept;
+
+// The core's table while it wants to be told, else nullptr. Never opens anything.
+const CoreTable* listening_core() noexcept;
+
+// The fixed answer of a symbol that the running NCCL lacks; says so once per name.
+ncclResult_t missing(const char* function) noexcept;
+
+// A communicator came into being: opens the core.
+void comm_created(ncclComm_t* comm, const NcclCopy* copy, ncclResult_t result) noexcept;
+// It is about to go.
+void comm_retiring(ncclComm_t comm) noexcept;
+
+// Around a reduction.
+void before_reduction(Reduction& op) noexcept;
+void after_reduction(const Reduction& op, ncclResult_t result) noexcept;
+// Some other call wrote the job's memory.
+void memory_written(const void* data, std::size_t count, ncclDataType_t type) noexcept;
+
+// Around groups. result: of the real call.
+void group_started(ncclResult_t result) noexcept;
+void group_ended(ncclResult_t result) noexcept;
+void group_simulated() noexcept;
+
+}  // namespace stepgate::shim

@@ -1,0 +1,111 @@
+// Hooks: communicators and groups. ABI adapters only.
+#include "plugin/shim/forward.h"
+
+#define STEPGATE_HOOK extern "C" __attribute__((visibility("default")))
+
+using namespace stepgate;
+using namespace stepgate::shim;
+
+namespace {
+
+// Calls under the guard.
+template <class F, class... Args>
+ncclResult_t guarded(F* call, Args... args) {
+  const InsideNccl guard;
+  return call(args...);
+}
+
+}  // namespace
+
+// A creation: `comm` is where the new communicator lands.
+#define STEPGATE_CREATION(name, where, parameters, ...)                                   \
+  STEPGATE_HOOK ncclResult_t nccl##name parameters {                                      \
+    const NcclCopy* copy = resolve_copy(__builtin_return_address(0));                     \
+    if (copy == nullptr || copy->functions.name == nullptr) return missing("nccl" #name); \
+    const bool nested = inside_nccl();                                                    \
+    const ncclResult_t result = guarded(copy->functions.name, __VA_ARGS__);               \
+    if (!nested) comm_created(where, copy, result);                                       \
+    return result;                                                                        \
+  }
+
+STEPGATE_CREATION(CommInitRank, comm, (ncclComm_t * comm, int nranks, ncclUniqueId commId, int rank), comm,
+                  nranks, commId, rank)
+STEPGATE_CREATION(CommInitRankConfig, comm,
+                  (ncclComm_t * comm, int nranks, ncclUniqueId commId, int rank, ncclConfig_t* config), comm,
+                  nranks, commId, rank, config)
+STEPGATE_CREATION(CommInitRankScalable, newcomm,
+                  (ncclComm_t * newcomm, int nranks, int myrank, int nId, ncclUniqueId* commIds,
+                   ncclConfig_t* config),
+                  newcomm, nranks, myrank, nId, commIds, config)
+STEPGATE_CREATION(CommSplit, newcomm,
+                  (ncclComm_t comm, int color, int key, ncclComm_t* newcomm, ncclConfig_t* config), comm,
+                  color, key, newcomm, config)
+STEPGATE_CREATION(CommShrink, newcomm,
+                  (ncclComm_t comm, int* excludeRanksList, int excludeRanksCount, ncclComm_t* newcomm,
+                   ncclConfig_t* config, int shrinkFlags),
+                  comm, excludeRanksList, excludeRanksCount, newcomm, config, shrinkFlags)
+
+STEPGATE_HOOK ncclResult_t ncclCommInitAll(ncclComm_t* comm, int ndev, const int* devlist) {
+  const NcclCopy* copy = resolve_copy(__builtin_return_address(0));
+  if (copy == nullptr || copy->functions.CommInitAll == nullptr) return missing("ncclCommInitAll");
+  const bool nested = inside_nccl();
+  const ncclResult_t result = guarded(copy->functions.CommInitAll, comm, ndev, devlist);
+  for (int i = 0; !nested && i < ndev; ++i) comm_created(comm + i, copy, result);
+  return result;
+}
+
+// An end: what the plugin knows of the pointer goes first, for NCCL hands it out again.
+#define STEPGATE_END(name)                                                                \
+  STEPGATE_HOOK ncclResult_t nccl##name(ncclComm_t comm) {                                \
+    const NcclCopy* copy = copy_for(comm, __builtin_return_address(0));                   \
+    if (copy == nullptr || copy->functions.name == nullptr) return missing("nccl" #name); \
+    if (!inside_nccl()) comm_retiring(comm);                                              \
+    return guarded(copy->functions.name, comm);                                           \
+  }
+
+STEPGATE_END(CommDestroy)
+STEPGATE_END(CommAbort)
+
+// Calls that only pass: hooked so that NCCL's own re-entry is told from the job's calls.
+#define STEPGATE_PASS(name, comm, parameters, ...)                                        \
+  STEPGATE_HOOK ncclResult_t nccl##name parameters {                                      \
+    const NcclCopy* copy = copy_for(comm, __builtin_return_address(0));                   \
+    if (copy == nullptr || copy->functions.name == nullptr) return missing("nccl" #name); \
+    return guarded(copy->functions.name, __VA_ARGS__);                                    \
+  }
+
+STEPGATE_PASS(CommFinalize, comm, (ncclComm_t comm), comm)
+STEPGATE_PASS(CommRevoke, comm, (ncclComm_t comm, int revokeFlags), comm, revokeFlags)
+STEPGATE_PASS(CommGetAsyncError, comm, (ncclComm_t comm, ncclResult_t* asyncError), comm, asyncError)
+STEPGATE_PASS(RedOpCreatePreMulSum, comm,
+              (ncclRedOp_t * op, void* scalar, ncclDataType_t datatype, ncclScalarResidence_t residence,
+               ncclComm_t comm),
+              op, scalar, datatype, residence, comm)
+STEPGATE_PASS(RedOpDestroy, comm, (ncclRedOp_t op, ncclComm_t comm), op, comm)
+
+STEPGATE_HOOK ncclResult_t ncclGroupStart() {
+  const NcclCopy* copy = resolve_copy(__builtin_return_address(0));
+  if (copy == nullptr || copy->functions.GroupStart == nullptr) return missing("ncclGroupStart");
+  const bool nested = inside_nccl();
+  const ncclResult_t result = guarded(copy->functions.GroupStart);
+  if (!nested) group_started(result);
+  return result;
+}
+
+STEPGATE_HOOK ncclResult_t ncclGroupEnd() {
+  const NcclCopy* copy = resolve_copy(__builtin_return_address(0));
+  if (copy == nullptr || copy->functions.GroupEnd == nullptr) return missing("ncclGroupEnd");
+  const bool nested = inside_nccl();
+  const ncclResult_t result = guarded(copy->functions.GroupEnd);
+  if (!nested) group_ended(result);
+  return result;
+}
+
+STEPGATE_HOOK ncclResult_t ncclGroupSimulateEnd(ncclSimInfo_t* simInfo) {
+  const NcclCopy* copy = resolve_copy(__builtin_return_address(0));
+  if (copy == nullptr || copy->functions.GroupSimulateEnd == nullptr) return missing("ncclGroupSimulateEnd");
+  const bool nested = inside_nccl();
+  const ncclResult_t result = guarded(copy->functions.GroupSimulateEnd, simInfo);
+  if (!nested) group_simulated();
+  return result;
+}
