@@ -6,9 +6,12 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <exception>
+#include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -18,6 +21,7 @@ namespace stepgate::metrics {
 namespace {
 
 constexpr int kHighestPort = 65535;
+constexpr const char* kAnyAddress = "0.0.0.0";
 
 std::string numeric(const std::string& address) {
   return address == "localhost" ? "127.0.0.1" : address;
@@ -54,6 +58,47 @@ BindResult bind_once(const sockaddr_in& where, std::string* why) {
   *why = std::strerror(error);
   return BindResult::kBadAddress;
 }
+
+// One connection, opened and closed. Failure is of no interest.
+void knock(const sockaddr_in& where) {
+  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  if (fd < 0) return;
+  static_cast<void>(connect(fd, reinterpret_cast<const sockaddr*>(&where), sizeof where));
+  close(fd);
+}
+
+// Knocks until told to stop: the server's accepting thread sleeps up to two seconds at a time, and
+// only looks whether it should end when somebody comes.
+class Knocker {
+ public:
+  explicit Knocker(std::uint16_t port, const std::string& address) {
+    sockaddr_in where{};
+    where.sin_family = AF_INET;
+    where.sin_port = htons(port);
+    const std::string to = address == kAnyAddress ? "127.0.0.1" : address;
+    if (inet_pton(AF_INET, to.c_str(), &where.sin_addr) != 1) return;
+    const SignalGuard guard;
+    try {
+      thread_ = std::thread([this, where] {
+        while (!done_) {
+          knock(where);
+          std::this_thread::sleep_for(std::chrono::milliseconds(5));
+        }
+      });
+    } catch (const std::exception&) {  // then the end takes its two seconds
+    }
+  }
+  ~Knocker() {
+    done_ = true;
+    if (thread_.joinable()) thread_.join();
+  }
+  Knocker(const Knocker&) = delete;
+  Knocker& operator=(const Knocker&) = delete;
+
+ private:
+  std::atomic<bool> done_{false};
+  std::thread thread_;
+};
 
 }  // namespace
 
@@ -112,19 +157,24 @@ std::unique_ptr<HttpPage> HttpPage::serve(const std::string& address, std::uint1
     exposer->RegisterCollectable(page, kPagePath);
     const std::vector<int> ports = exposer->GetListeningPorts();
     const auto bound = ports.empty() ? port : static_cast<std::uint16_t>(ports.front());
-    return std::unique_ptr<HttpPage>(new HttpPage(std::move(exposer), bound));
+    return std::unique_ptr<HttpPage>(new HttpPage(std::move(exposer), numeric(address), bound));
   } catch (const std::exception& e) {
     *why = e.what();
     return nullptr;
   }
 }
 
-HttpPage::HttpPage(std::unique_ptr<prometheus::Exposer> exposer, std::uint16_t port)
-    : exposer_(std::move(exposer)), port_(port), owner_(getpid()) {}
+HttpPage::HttpPage(std::unique_ptr<prometheus::Exposer> exposer, std::string address, std::uint16_t port)
+    : exposer_(std::move(exposer)), address_(std::move(address)), port_(port), owner_(getpid()) {}
 
 HttpPage::~HttpPage() {
-  // In a forked child the server's threads do not exist and joining them would wait for ever.
-  if (getpid() != owner_) static_cast<void>(exposer_.release());
+  if (getpid() != owner_) {
+    // In a forked child the server's threads do not exist and joining them would wait for ever.
+    static_cast<void>(exposer_.release());
+    return;
+  }
+  const Knocker knocker(port_, address_);
+  exposer_.reset();
 }
 
 }  // namespace stepgate::metrics

@@ -38,7 +38,7 @@ class HttpPage {
   std::uint16_t port() const { return port_; }
 
  private:
-  HttpPage(std::unique_ptr<prometheus::Exposer> exposer, std::uint16_t port);
+  HttpPage(std::unique_ptr<prometheus::Exposer> exposer, std::string address, std::uint16_t port);
   static std::unique_ptr<HttpPage> try_port(const std::string& address, std::uint16_t port,
                                             const std::shared_ptr<prometheus::Collectable>& page,
                                             BindResult* result, std::string* why);
@@ -47,6 +47,7 @@ class HttpPage {
                                          std::string* why);
 
   std::unique_ptr<prometheus::Exposer> exposer_;
+  const std::string address_;  // numeric
   const std::uint16_t port_;
   const pid_t owner_;
 };
