@@ -29,7 +29,7 @@ void expect_only(const json& object, std::set<std::string> known) {
   for (const auto& [key, value] : object.items()) EXPECT_TRUE(known.count(key) != 0) << "unread key " << key;
 }
 
-ScalerParams params_of(const json& c) {
+ScalerParams case_params(const json& c) {
   ScalerRule rule{};
   EXPECT_TRUE(parse_scaler_rule(c.value("rule", std::string("torch")).c_str(), &rule));
   ScalerParams p = default_params(rule);
@@ -51,7 +51,7 @@ Job summarized_job(const json& c) {
   const json& grads = c.at("grads");
   const auto world = static_cast<std::uint32_t>(grads.size());
   for (std::uint32_t r = 0; r < world; ++r) {
-    job.ranks.push_back(new_block(params_of(c), r, world));
+    job.ranks.push_back(new_block(case_params(c), r, world));
     GateBlock& g = job.ranks.back();
     if (c.contains("growth_tracker")) g.scaler.growth_tracker = c["growth_tracker"][r];
     begin_step(g);
@@ -165,7 +165,7 @@ void run_trajectory(const json& c) {
                   "minimum_scale", "want"});
   expect_only(c["want"],
               {"applied_gradient", "scale_after_step", "at_minimum", "steps_at_minimum", "norm_reported"});
-  GateBlock g = new_block(params_of(c), 0, 1);
+  GateBlock g = new_block(case_params(c), 0, 1);
   if (c.contains("restore")) {
     expect_only(c["restore"], {"scale", "growth_tracker"});
     g.scaler.scale = c["restore"]["scale"];

@@ -4,9 +4,6 @@
 namespace stepgate::test {
 namespace {
 
-const double kInf = std::numeric_limits<double>::infinity();
-const double kNan = std::numeric_limits<double>::quiet_NaN();
-
 Fields summarize(GateBlock& g, const std::vector<RangeSlot>& slots, std::uint32_t set = 0) {
   Fields f;
   summarize_set(g, set, slots.data(), static_cast<std::uint32_t>(slots.size()), f.data());

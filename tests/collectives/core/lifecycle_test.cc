@@ -5,8 +5,6 @@
 namespace stepgate::test {
 namespace {
 
-const double kInf = std::numeric_limits<double>::infinity();
-
 class Lifecycle : public testing::TestWithParam<std::uint32_t> {
  protected:
   Cluster cluster(ScalerRule rule = ScalerRule::kStepgate) {

@@ -9,7 +9,7 @@ namespace {
 
 using nlohmann::json;
 
-ScalerParams params_of(const json& c) {
+ScalerParams vector_params(const json& c) {
   std::string name = c.at("rule");
   const bool one = name == "deepspeed-hysteresis-1";
   if (one) name = "deepspeed";
@@ -28,7 +28,7 @@ ScalerParams params_of(const json& c) {
 }
 
 void expect_trajectory(const json& c) {
-  const ScalerParams p = params_of(c);
+  const ScalerParams p = vector_params(c);
   ASSERT_EQ(invalid_params(p), nullptr) << invalid_params(p);
   const std::string pattern = c.at("pattern");
   const std::vector<double> want = c.at("scale_after_step");

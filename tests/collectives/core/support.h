@@ -27,6 +27,9 @@ namespace stepgate::test {
 
 using Fields = std::array<double, kSummaryFields>;
 
+inline constexpr double kInf = std::numeric_limits<double>::infinity();
+inline constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+
 // A generator whose seed is printed; set `fixed` to replay a failure.
 inline std::mt19937_64 seeded(const char* what, std::uint64_t fixed = 0) {
   const std::uint64_t seed = fixed != 0 ? fixed : std::random_device{}() + 1u;
