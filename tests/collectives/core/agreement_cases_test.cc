@@ -5,6 +5,7 @@
 #include <set>
 
 #include "tests/collectives/core/support.h"
+#include "tests/collectives/core/vectors.h"
 
 namespace stepgate::test {
 namespace {

@@ -3,6 +3,7 @@
 
 #include "collectives/core/simulate.h"
 #include "tests/collectives/core/support.h"
+#include "tests/collectives/core/vectors.h"
 
 namespace stepgate::test {
 namespace {

@@ -1,5 +1,5 @@
 // What the core tests share: printed seeds, bit comparison, a tiny scalar reference for GradStats,
-// sums over ranks in any order, vectors from JSON.
+// sums over ranks in any order.
 //
 // Thread: any; no state. Order, lock: none. Ownership: values.
 #pragma once
@@ -11,10 +11,8 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
-#include <fstream>
 #include <iostream>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <numeric>
 #include <random>
 #include <string>
@@ -123,12 +121,6 @@ inline GateBlock new_block(const ScalerParams& params, std::uint32_t rank, std::
   g.enforcing = 1;
   g.policy.world = world;
   return g;
-}
-
-inline nlohmann::json load_vectors(const std::string& name) {
-  std::ifstream file("tests/vectors/" + name);
-  EXPECT_TRUE(file.good()) << "tests/vectors/" << name << " (run from the repository's root)";
-  return nlohmann::json::parse(file);
 }
 
 }  // namespace stepgate::test
