@@ -144,6 +144,9 @@ void read_metrics(Reader& r, Configuration* c) {
   r.text("STEPGATE_METRICS_TEXTFILE_DIR", &c->metrics_textfile_dir);
   r.text("STEPGATE_METRICS_FILE_SD_DIR", &c->metrics_file_sd_dir);
   r.integer("STEPGATE_METRICS_BUCKETS", 1, 4096, &c->metrics_buckets);
+  r.integer("STEPGATE_ANOMALY_SKIPS_IN_ROW", 1, kMaxInteger, &c->anomaly_skips_in_row);
+  r.integer("STEPGATE_ANOMALY_FLOOR_WINDOW", 1, kMaxInteger, &c->anomaly_floor_window);
+  r.number("STEPGATE_ANOMALY_UNDERFLOW_JUMP", 0, 1, true, &c->anomaly_underflow_jump);
   r.text("STEPGATE_JOB_NAME", &c->job_name);
   r.text("STEPGATE_RUN_ID", &c->run_id);
   r.choice("STEPGATE_LOG", kLevels, &c->log);

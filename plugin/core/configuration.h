@@ -41,6 +41,9 @@ struct Configuration {
   std::string metrics_textfile_dir;
   std::string metrics_file_sd_dir;
   std::uint64_t metrics_buckets = 64;
+  std::uint64_t anomaly_skips_in_row = 10;
+  std::uint64_t anomaly_floor_window = 100;
+  double anomaly_underflow_jump = 0.25;
   std::string job_name;
   std::string run_id;
   LogLevel log = LogLevel::kWarn;

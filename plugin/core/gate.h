@@ -151,6 +151,7 @@ class Gate final : public metrics::RecordSource {
   // gate_activation.cc
   int world_of(const NcclTable& table, ncclComm_t comm) noexcept;
   ncclComm_t spanning_group(const NcclTable** table, std::string* why);
+  bool exchange_step(const double* send, double* recv, device::Stream s, std::string* why) noexcept;
   bool exchange(const double* send, double* recv, device::Stream s, std::string* why) noexcept;
   stepgate_status refuse(metrics::RefuseReason reason, const std::string& why);
   stepgate_status vote(BallotKind kind, device::Stream s, double* sums);

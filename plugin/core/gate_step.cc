@@ -221,7 +221,7 @@ stepgate_status Gate::step_end(std::uint32_t set, device::Stream s) {
   }
   const auto start = Clock::now();
   std::string error;
-  const bool exchanged = exchange(send, fields, s, &error);
+  const bool exchanged = exchange_step(send, fields, s, &error);
   const std::lock_guard lock(mutex_);
   agreement_seconds_ = seconds_since(start);
   if (!exchanged) {

@@ -67,6 +67,9 @@ void Process::start_publisher_locked() {
   o.exposition.textfile_dir = configuration_.metrics_textfile_dir;
   o.exposition.file_sd_dir = configuration_.metrics_file_sd_dir;
   o.bucket_cap = configuration_.metrics_buckets;
+  o.thresholds.skips_in_row = static_cast<std::uint32_t>(configuration_.anomaly_skips_in_row);
+  o.thresholds.floor_window = static_cast<std::uint32_t>(configuration_.anomaly_floor_window);
+  o.thresholds.underflow_jump = configuration_.anomaly_underflow_jump;
   const Log log(configuration_.log, static_cast<int>(configuration_.rank));
   o.log = [log](std::string_view line) { log.warn(std::string(line)); };
   publisher_ = std::make_unique<metrics::Publisher>(std::move(o));
@@ -82,8 +85,10 @@ stepgate_status Process::destroy_gate(Gate* gate) {
       return fail(STEPGATE_INVALID, "stepgate_gate_destroy: not a live gate of this process");
     mine = std::move(*it);
     gates_.erase(it);
+    // Under the lock: at exit shut_down may be taking the publisher away. The publisher never calls
+    // back into this object, so waiting for its poll here cannot lock up.
+    if (publisher_ != nullptr) publisher_->remove_source(mine.get());
   }
-  if (publisher_ != nullptr) publisher_->remove_source(mine.get());
   return STEPGATE_OK;
 }
 
