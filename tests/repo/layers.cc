@@ -67,10 +67,8 @@ class Checker {
     const auto path = resolve(root_, include.target);
     if (path) {
       check_arrow(where, from, *path);
-    } else if (include.quoted) {
+    } else if (!check_foreign(where, from, include.target) && include.quoted) {
       problems_.push_back(where + "\"" + include.target + "\" is not a path from the repository's root");
-    } else {
-      check_foreign(where, from, include.target);
     }
   }
 
@@ -83,12 +81,15 @@ class Checker {
     }
   }
 
-  void check_foreign(const std::string& where, const std::string& from, const std::string& target) {
+  // False where the table does not know the header.
+  bool check_foreign(const std::string& where, const std::string& from, const std::string& target) {
     for (const auto& [prefix, names] : table_.confined) {
-      if (target.starts_with(prefix) && !names.contains(from)) {
-        problems_.push_back(where + "layer '" + from + "' may not include <" + target + ">");
-      }
+      if (!target.starts_with(prefix)) continue;
+      if (!names.contains(from))
+        problems_.push_back(where + "layer '" + from + "' may not include " + target);
+      return true;
     }
+    return false;
   }
 
   const LayerTable& table_;

@@ -92,7 +92,14 @@ TEST_F(PlantedTree, OnlyTheTransportHeaderLeavesUcx) {
 TEST_F(PlantedTree, ConfinedForeignHeaderIsFound) {
   write("plugin/core/gate.cc", "#include <ucp/api/ucp.h>\n");
   ASSERT_EQ(check().size(), 1u) << joined(check());
-  EXPECT_EQ(check()[0], "plugin/core/gate.cc:1: layer 'gate' may not include <ucp/api/ucp.h>");
+  EXPECT_EQ(check()[0], "plugin/core/gate.cc:1: layer 'gate' may not include ucp/api/ucp.h");
+}
+
+TEST_F(PlantedTree, ConfinedForeignHeaderMayBeQuoted) {
+  write("metrics/m.cc", "#include \"absl/strings/str_cat.h\"\n");
+  EXPECT_TRUE(check().empty()) << joined(check());
+  write("collectives/core/a.cc", "#include \"absl/strings/str_cat.h\"\n");
+  EXPECT_EQ(check().size(), 1u) << joined(check());
 }
 
 TEST_F(PlantedTree, PathsBesideTheFileAreFound) {
