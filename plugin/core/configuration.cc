@@ -201,6 +201,9 @@ bool resolve_scaler(const ScalerSettings& s, ScalerParams* out, std::string* err
     *error = refuse_parameter(p.rule, parameter);
     return false;
   };
+  if (s.growth && !rule_has_growth(p.rule)) return refuse("growth");
+  if (s.backoff && !rule_has_backoff(p.rule)) return refuse("backoff");
+  if (s.interval && !rule_has_growth(p.rule)) return refuse("interval");
   if (s.hysteresis && !rule_has_hysteresis(p.rule)) return refuse("hysteresis");
   if (s.minimum && !rule_has_minimum(p.rule)) return refuse("minimum scale");
   if (s.maximum && !rule_has_maximum(p.rule)) return refuse("maximum scale");
