@@ -24,17 +24,6 @@ std::size_t bytes_of(ncclDataType_t type) {
   }
 }
 
-int world_of(ncclComm_t comm) {
-  const CommEntry entry = find_comm(comm);
-  if (entry.copy == nullptr || entry.world != 0) return entry.world;
-  int world = 0;
-  if (entry.copy->functions.CommCount == nullptr) return 0;
-  const InsideNccl guard;
-  if (entry.copy->functions.CommCount(comm, &world) != ncclSuccess) return 0;
-  set_comm_world(comm, world);
-  return world;
-}
-
 Outcome outcome_of(ncclResult_t result) {
   if (result == ncclSuccess) return Outcome::kLaunched;
   return result == ncclInProgress ? Outcome::kPending : Outcome::kDropped;
@@ -56,6 +45,17 @@ const NcclCopy* copy_for(ncclComm_t comm, const void* caller) noexcept {
   const NcclCopy* copy = resolve_copy(caller);
   if (copy != nullptr && comm != nullptr && !inside_nccl()) remember_comm(comm, copy);
   return copy;
+}
+
+int comm_world(ncclComm_t comm) noexcept {
+  const CommEntry entry = find_comm(comm);
+  if (entry.copy == nullptr || entry.world != 0) return entry.world;
+  int world = 0;
+  if (entry.copy->functions.CommCount == nullptr) return 0;
+  const InsideNccl guard;
+  if (entry.copy->functions.CommCount(comm, &world) != ncclSuccess) return 0;
+  set_comm_world(comm, world);
+  return world;
 }
 
 const CoreTable* listening_core() noexcept {
@@ -92,7 +92,7 @@ void comm_retiring(ncclComm_t comm) noexcept {
 void before_reduction(Reduction& op) noexcept {
   const CoreTable* core = listening_core();
   if (core == nullptr) return;
-  op.world = world_of(op.comm);
+  op.world = comm_world(op.comm);
   core->before(&op);
 }
 

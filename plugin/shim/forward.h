@@ -15,6 +15,9 @@ namespace stepgate::shim {
 // then on it is known). nullptr: there is no NCCL in this process.
 const NcclCopy* copy_for(ncclComm_t comm, const void* caller) noexcept;
 
+// Ranks of a communicator, asked once; 0 where its copy cannot say.
+int comm_world(ncclComm_t comm) noexcept;
+
 // The core's table while it wants to be told, else nullptr. Never opens anything.
 const CoreTable* listening_core() noexcept;
 

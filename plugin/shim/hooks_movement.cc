@@ -26,7 +26,7 @@ namespace {
 
 // Elements that a call fills which receives one block per rank; at least the one that is certain.
 size_t times_world(size_t count, ncclComm_t comm) {
-  const int world = find_comm(comm).world;
+  const int world = comm_world(comm);
   return world > 0 ? count * static_cast<size_t>(world) : count;
 }
 
