@@ -125,6 +125,7 @@ class Gate final : public metrics::RecordSource {
 
   // gate_ranges.cc
   void write_slot(std::uint32_t id);
+  void put_locked(void* to, const void* from, std::size_t bytes) noexcept;
 
   // gate_hooks.cc; mutex_ held
   void attribute(const Reduction& op) noexcept;
@@ -143,6 +144,7 @@ class Gate final : public metrics::RecordSource {
   stepgate_status decide_locked(std::uint32_t set, device::Stream s, const double* fields);
   stepgate_status update_locked(device::Stream s);
   void clear_local_locked(device::Stream s) noexcept;
+  void withhold_locked(std::uint32_t set, device::Stream s) noexcept;
   stepgate_status verdict_locked(std::uint32_t set) const;
   void mirror_locked(device::Stream s) noexcept;
   void publish_locked(device::Stream s) noexcept;
@@ -201,6 +203,9 @@ class Gate final : public metrics::RecordSource {
   bool attributing_ = false;
   bool drop_veto_ = false;        // a reduction of the open step was dropped
   bool failed_ = false;           // before the exchange of the open step: send the constant failure summary
+  // The device's copy of block or slots is not what this side believes (or the other way round): from
+  // here on every summary is the constant failure summary, so that all ranks are released.
+  bool broken_ = false;
   bool release_counted_ = false;  // since the last activation
   device::Stream last_stream_ = nullptr;
   double scan_seconds_ = 0, agreement_seconds_ = 0;

@@ -131,7 +131,10 @@ stepgate_status Gate::enforce_decide(device::Stream s, const double* fields) {
   mirror_locked(s);
   // All ranks have agreed to enforce: this one may not fall back alone, so it joins with the failure
   // summary and thereby releases everybody at the first step.
-  if (!copied) counters_.error(metrics::Stage::kDecide);
+  if (!copied) {
+    counters_.error(metrics::Stage::kDecide);
+    broken_ = true;
+  }
   ever_enforced_ = true;
   enforcing_ = true;
   log_.info("enforce begins: " + std::to_string(options_.world) + " ranks, rule " +

@@ -73,7 +73,15 @@ void Gate::before(const Reduction& op) noexcept {
   last_stream_ = op.stream;
   if (phase_ != Phase::kOpen || !attribution_on()) return;
   const std::uint64_t bytes = op.count * bytes_of(op.type);
-  if (!wants(op, bytes, sends)) return;
+  if (!wants(op, bytes, sends)) {
+    // Elsewhere than on its root a reduce shows no receive buffer to know a gradient by.
+    if (op.recv == nullptr) attributing_ = false;
+    return;
+  }
+  if (sends == 0) {
+    attributing_ = false;  // a reduce-scatter among an unknown number of ranks: its length is unknown
+    return;
+  }
   const auto start = Clock::now();
   bool named = attribute_ranges(op, op.send, bytes * sends, false);
   if (!named && !scatter) named = attribute_ranges(op, op.recv, bytes, true);

@@ -75,7 +75,14 @@ void Gate::write_slot(std::uint32_t id) {
   s.counted = r.spec.counted;
   s.live = r.declared && r.spec.result && !r.absent;
   s.set = r.spec.set;
-  device_.copy_in(last_stream_, slots_.get() + kAnonymousSlots + id, &s, sizeof s);
+  put_locked(slots_.get() + kAnonymousSlots + id, &s, sizeof s);
+}
+
+// A slot that the device does not know is a gradient that nobody counts.
+void Gate::put_locked(void* to, const void* from, std::size_t bytes) noexcept {
+  if (device_.copy_in(last_stream_, to, from, bytes) == device::Code::kOk) return;
+  counters_.error(metrics::Stage::kSummarize);
+  broken_ = true;
 }
 
 stepgate_status Gate::retire_range(std::uint32_t id) {
@@ -102,7 +109,7 @@ stepgate_status Gate::range_absent(std::uint32_t id, bool absent) {
   }
   r->absent = absent;
   const std::uint32_t live = r->spec.result && !absent;
-  device_.copy_in(last_stream_, &slots_.get()[kAnonymousSlots + id].live, &live, sizeof live);
+  put_locked(&slots_.get()[kAnonymousSlots + id].live, &live, sizeof live);
   return STEPGATE_OK;
 }
 

@@ -44,7 +44,7 @@ stepgate_status Gate::step_begin(device::Stream s) {
                                       "stepgate_scaler_update");
   }
   last_stream_ = s;
-  failed_ = device_.begin_step(s, block_.get()) != device::Code::kOk;
+  failed_ = device_.begin_step(s, block_.get()) != device::Code::kOk;  // clear and mirror may add to it
   clear_local_locked(s);
   ranges_.begin_step();
   ++step_;
@@ -54,6 +54,7 @@ stepgate_status Gate::step_begin(device::Stream s) {
   scan_seconds_ = agreement_seconds_ = 0;
   phase_ = Phase::kOpen;
   mirror_locked(s);
+  failed_ = failed_ || broken_;
   if (failed_) counters_.error(metrics::Stage::kSummarize);
   return STEPGATE_OK;
 }
@@ -63,8 +64,10 @@ void Gate::clear_local_locked(device::Stream s) noexcept {
   static constexpr GradStats kNothing{};
   static constexpr std::int32_t kNone = -1;
   const auto clear = [&](RangeSlot* slot) {
-    device_.copy_in(s, &slot->local, &kNothing, sizeof kNothing);
-    device_.copy_in(s, &slot->first_bad_segment, &kNone, sizeof kNone);
+    const bool cleared =
+        device_.copy_in(s, &slot->local, &kNothing, sizeof kNothing) == device::Code::kOk &&
+        device_.copy_in(s, &slot->first_bad_segment, &kNone, sizeof kNone) == device::Code::kOk;
+    failed_ = failed_ || !cleared;
   };
   for (std::uint32_t i = 0; i < anonymous_; ++i) clear(slots_.get() + i);
   for (std::uint32_t i = 0; i < ranges_.slots(); ++i) {
@@ -126,18 +129,27 @@ bool Gate::cover_missing_locked(std::uint32_t set, device::Stream s) noexcept {
 
 bool Gate::summarize_locked(std::uint32_t set, device::Stream s, double* fields) noexcept {
   if (!cover_missing_locked(set, s)) failed_ = true;
-  if (drop_veto_) device_.veto(s, block_.get());
+  if (drop_veto_ && device_.veto(s, block_.get()) != device::Code::kOk) failed_ = true;
   const std::uint32_t attributing = attributing_;
   if (device_.copy_in(s, &block_.get()->attributing, &attributing, sizeof attributing) != device::Code::kOk) {
     failed_ = true;
   }
   const std::uint32_t count = kAnonymousSlots + ranges_.slots();
-  if (device_.summarize(s, block_.get(), set, slots_.get(), count, fields) != device::Code::kOk)
+  if (device_.summarize(s, block_.get(), set, slots_.get(), count, fields) != device::Code::kOk) {
     failed_ = true;
+    withhold_locked(set, s);
+  }
   summarized_ |= 1u << set;
   fields_of_[set] = fields;
   if (failed_) counters_.error(metrics::Stage::kSummarize);
   return !failed_;
+}
+
+// The summary should have withdrawn the last decision and did not: an optimizer that reads found_inf on
+// the device must not take it for this step's.
+void Gate::withhold_locked(std::uint32_t set, device::Stream s) noexcept {
+  static constexpr float kSkip = 1;
+  device_.copy_in(s, &block_.get()->sets[set].outputs.found_inf, &kSkip, sizeof kSkip);
 }
 
 bool Gate::ready_for_step_locked(const char* function, std::uint32_t set, stepgate_status* why) const {
@@ -163,8 +175,10 @@ stepgate_status Gate::summarize(std::uint32_t set, device::Stream s, double* fie
   last_stream_ = s;
   static constexpr double kRest[STEPGATE_SUMMARY_FIELDS] = {};
   device_.copy_in(s, fields, kRest, sizeof kRest);
-  if (!summarize_locked(set, s, fields)) {
-    device_.copy_in(s, fields, failure_fields_.data(), sizeof failure_fields_);
+  if (!summarize_locked(set, s, fields) &&
+      device_.copy_in(s, fields, failure_fields_.data(), sizeof failure_fields_) != device::Code::kOk) {
+    return fail(STEPGATE_FAILED,
+                std::string("stepgate_summarize: nothing to sum was written: ") + device_.last_error());
   }
   return STEPGATE_OK;
 }
@@ -348,15 +362,19 @@ stepgate_status Gate::set_scale(double scale) {
   if (options_.params.rule == ScalerRule::kNone) {
     return fail(STEPGATE_INVALID, "stepgate_set_scale: rule 'none' has no scale");
   }
-  device_.copy_in(last_stream_, &block_.get()->scaler.scale, &scale, sizeof scale);
-  for (SetBlock& s : block_.get()->sets) device_.copy_in(last_stream_, &s.outputs.scale, &fp32, sizeof fp32);
+  if (device_.copy_in(last_stream_, &block_.get()->scaler.scale, &scale, sizeof scale) != device::Code::kOk) {
+    return fail(STEPGATE_FAILED, std::string("stepgate_set_scale: ") + device_.last_error());
+  }
+  for (SetBlock& s : block_.get()->sets) put_locked(&s.outputs.scale, &fp32, sizeof fp32);
   counters_.external_scale();
   mirror_locked(last_stream_);
   return STEPGATE_OK;
 }
 
 void Gate::mirror_locked(device::Stream s) noexcept {
-  device_.copy_out(s, mirror_.get(), block_.get(), sizeof(GateBlock));
+  if (device_.copy_out(s, mirror_.get(), block_.get(), sizeof(GateBlock)) != device::Code::kOk) {
+    broken_ = true;
+  }
 }
 
 void Gate::publish_locked(device::Stream s) noexcept {
