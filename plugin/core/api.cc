@@ -38,12 +38,18 @@ stepgate_status with_gate(const char* function, stepgate_gate* handle, Body body
   }
 }
 
-// A caller's struct in the current layout: fields beyond its size are zero. False for a size that no
-// version has had.
+// Sizes that a struct has had in some version of the API: so far only today's. When one grows, its
+// former size joins here and the new fields read as zero.
+template <class T>
+bool known_size(const T* given) {
+  return given->size == sizeof(T);
+}
+
+// A caller's struct in the current layout. False for a size that no version has had.
 template <class T>
 bool take_struct(const T* given, T* out) {
   static_assert(std::is_trivially_copyable_v<T>);
-  if (given->size < sizeof(std::size_t) * 2 || given->size > sizeof(T)) return false;
+  if (!known_size(given)) return false;
   std::memset(static_cast<void*>(out), 0, sizeof(T));
   std::memcpy(static_cast<void*>(out), given, given->size);
   return true;
@@ -57,14 +63,9 @@ void give_struct(const T& full, T* out) {
   out->size = size;
 }
 
-template <class T>
-bool known_size(const T* given) {
-  return given->size >= sizeof(std::size_t) * 2 && given->size <= sizeof(T);
-}
-
 stepgate_status bad_size(const char* function, std::size_t given, std::size_t known) {
   return fail(STEPGATE_INVALID, std::string(function) + ": struct size " + std::to_string(given) +
-                                    "; allowed: up to " + std::to_string(known) + " (set it to sizeof)");
+                                    "; allowed: " + std::to_string(known) + " (set it to sizeof)");
 }
 
 // Writes structs of the caller's own size into an array with that stride.

@@ -30,7 +30,6 @@ bool Gate::allocate(std::string* error) {
                    slots_.allocate(device_, kMaxRanges + kAnonymousSlots, Memory::kDevice) &&
                    summary_.allocate(device_, std::size_t{kMaxSets} * kExchangeFields, Memory::kDevice) &&
                    failure_.allocate(device_, kExchangeFields, Memory::kDevice) &&
-                   activation_.allocate(device_, kExchangeFields, Memory::kDevice) &&
                    ring_.allocate(device_, kRingRecords, Memory::kMapped) &&
                    ring_head_.allocate(device_, 1, Memory::kMapped) &&
                    mirror_.allocate(device_, 1, Memory::kMapped) &&

@@ -179,10 +179,9 @@ class Gate final : public metrics::RecordSource {
 
   // Memory of the device, fixed addresses for the gate's life.
   DeviceBuffer<GateBlock> block_;
-  DeviceBuffer<RangeSlot> slots_;    // kAnonymousSlots, then one per range id
-  DeviceBuffer<double> summary_;     // kMaxSets * kExchangeFields, of the built-in exchange
-  DeviceBuffer<double> failure_;     // kExchangeFields, constant after creation
-  DeviceBuffer<double> activation_;  // kExchangeFields
+  DeviceBuffer<RangeSlot> slots_;  // kAnonymousSlots, then one per range id
+  DeviceBuffer<double> summary_;   // kMaxSets * kExchangeFields, of the built-in exchange
+  DeviceBuffer<double> failure_;   // kExchangeFields, constant after creation
   // Mapped memory: written by the device, read by the host.
   DeviceBuffer<StepRecord> ring_;
   DeviceBuffer<std::uint64_t> ring_head_;
@@ -201,8 +200,8 @@ class Gate final : public metrics::RecordSource {
   std::array<double*, kMaxSets> fields_of_{};                      // where summarize wrote
   std::uint32_t anonymous_ = 0;                                    // slots used in this step
   bool attributing_ = false;
-  bool drop_veto_ = false;        // a reduction of the open step was dropped
-  bool failed_ = false;           // before the exchange of the open step: send the constant failure summary
+  bool drop_veto_ = false;  // a reduction of the open step was dropped
+  bool failed_ = false;     // before the exchange of the open step: send the constant failure summary
   // The device's copy of block or slots is not what this side believes (or the other way round): from
   // here on every summary is the constant failure summary, so that all ranks are released.
   bool broken_ = false;
@@ -211,6 +210,7 @@ class Gate final : public metrics::RecordSource {
   double scan_seconds_ = 0, agreement_seconds_ = 0;
   std::uint64_t applied_steps_ = 0, skipped_steps_ = 0;
 
+  std::atomic<bool> exchange_stuck_{false};  // a collective of ours never returned
   std::atomic<bool> enforcing_{false};
   std::atomic<bool> ever_enforced_{false};
 

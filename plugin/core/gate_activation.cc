@@ -2,12 +2,15 @@
 //
 // The exchange is one ncclAllReduce on the job's own communicator, issued by the calling thread at
 // the same point on every rank. No lock of ours is held meanwhile.
+#include <chrono>
 #include <cstring>
+#include <memory>
 #include <string>
 
 #include "plugin/core/activation.h"
 #include "plugin/core/gate.h"
 #include "plugin/core/last_error.h"
+#include "plugin/core/timed_call.h"
 
 namespace stepgate::gate {
 namespace {
@@ -24,6 +27,23 @@ std::string nccl_text(const NcclTable& table, ncclResult_t code, ncclComm_t comm
     if (more != nullptr && *more != '\0') text += std::string(": ") + more;
   }
   return text;
+}
+
+constexpr char kStuck[] = "an earlier all-reduce of this gate has never returned; nothing more is issued";
+
+// Owned by the call itself: at a deadline the call outlives the caller.
+struct PendingBallot {
+  DeviceBuffer<double> fields;
+  ncclResult_t code = ncclInternalError;
+};
+
+ncclResult_t all_reduce(const ShimServices& services, const NcclTable& table, ncclComm_t comm, double* fields,
+                        device::Stream s) {
+  services.enter_nccl();
+  const ncclResult_t code = table.AllReduce(fields, fields, kExchangeFields, ncclFloat64, ncclSum, comm,
+                                            static_cast<cudaStream_t>(s));
+  services.leave_nccl();
+  return code;
 }
 
 }  // namespace
@@ -69,6 +89,10 @@ bool Gate::exchange_step(const double* send, double* recv, device::Stream s, std
 
 bool Gate::exchange(const double* send, double* recv, device::Stream s, std::string* why) noexcept {
   try {
+    if (exchange_stuck_) {
+      *why = kStuck;
+      return false;
+    }
     const NcclTable* table = nullptr;
     ncclComm_t comm = spanning_group(&table, why);
     if (comm == nullptr) return false;
@@ -149,24 +173,43 @@ stepgate_status Gate::refuse(metrics::RefuseReason reason, const std::string& wh
   return fail(STEPGATE_REFUSED, "enforce refused: " + why);
 }
 
-// One exchange over the built-in transport around a ballot; sums lands on the host.
+// One exchange over the built-in transport around a ballot; the sums land on the host. At the deadline
+// the issued all-reduce stays, with its buffer, and nothing more goes onto that communicator.
 stepgate_status Gate::vote(BallotKind kind, device::Stream s, double* sums) {
-  std::string why;
+  auto ballot = std::make_shared<PendingBallot>();
+  double fields[kExchangeFields] = {};
   {
     const std::lock_guard lock(mutex_);
-    double fields[kExchangeFields] = {};
     const bool willing = kind == BallotKind::kLeave || options_.configuration.mode == Mode::kEnforce;
     write_ballot(ballot_locked(), kind, static_cast<std::uint32_t>(options_.rank), willing, fields);
-    if (device_.copy_in(s, activation_.get(), fields, sizeof fields) != device::Code::kOk ||
-        device_.synchronize(s) != device::Code::kOk) {
-      return fail(STEPGATE_FAILED, device_.last_error());
-    }
   }
-  if (!exchange(activation_.get(), activation_.get(), s, &why)) {
+  std::string why;
+  const NcclTable* table = nullptr;
+  ncclComm_t comm = exchange_stuck_ ? nullptr : spanning_group(&table, &why);
+  if (comm == nullptr) return fail(STEPGATE_FAILED, exchange_stuck_ ? kStuck : why);
+  if (!ballot->fields.allocate(device_, kExchangeFields, device::Memory::kDevice) ||
+      device_.copy_in(s, ballot->fields.get(), fields, sizeof fields) != device::Code::kOk ||
+      device_.synchronize(s) != device::Code::kOk) {
+    return fail(STEPGATE_FAILED, device_.last_error());
+  }
+  const std::chrono::duration<double> limit(options_.configuration.activation_timeout_seconds);
+  const ShimServices services = services_;
+  const bool in_time =
+      run_with_deadline([ballot, services, table, comm,
+                         s] { ballot->code = all_reduce(services, *table, comm, ballot->fields.get(), s); },
+                        limit);
+  if (!in_time) {
+    exchange_stuck_ = true;
+    return fail(STEPGATE_TIMEOUT,
+                "no answer of all ranks within " + std::to_string(limit.count()) +
+                    " s; the all-reduce that was issued stays on the communicator, and this gate "
+                    "issues no other");
+  }
+  if (ballot->code != ncclSuccess) {
     counters_.error(metrics::Stage::kExchange);
-    return fail(STEPGATE_FAILED, why);
+    return fail(STEPGATE_FAILED, nccl_text(*table, ballot->code, comm));
   }
-  if (device_.copy_out(s, sums, activation_.get(), sizeof(double) * kExchangeFields) != device::Code::kOk ||
+  if (device_.copy_out(s, sums, ballot->fields.get(), sizeof fields) != device::Code::kOk ||
       device_.synchronize(s) != device::Code::kOk) {
     return fail(STEPGATE_FAILED, device_.last_error());
   }
