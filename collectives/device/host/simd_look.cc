@@ -2,7 +2,7 @@
 // values. See kernels.h for what it yields.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "collectives/device/host/simd_look.cc"
-#include <hwy/cache_control.h>
+
 #include <hwy/foreach_target.h>
 
 #include "collectives/device/host/simd_common-inl.h"
@@ -12,9 +12,6 @@
 HWY_BEFORE_NAMESPACE();
 namespace stepgate::device::host {
 namespace HWY_NAMESPACE {
-
-// Bytes between the loads and what is asked of memory meanwhile; does not touch bits.
-inline constexpr std::size_t kAhead = 4096;
 
 // Lanes as wide as the element, counting it. A lane sees at most 512 elements of a unit.
 template <class D>
@@ -58,66 +55,157 @@ HWY_INLINE std::uint32_t max_lane(hn::Vec<U16> v) {
   return max_lane(hn::Max(hn::And(pairs, hn::Set(U32(), 0xffffu)), hn::ShiftRight<16>(pairs)));
 }
 
-HWY_INLINE void square(Floats x, Floats& column) {
+// Signed lanes, which every instruction set compares; magnitudes have no sign.
+struct WideCounters {
+  using D = hn::ScalableTag<std::int64_t>;
+  using V = hn::Vec<D>;
+
+  explicit HWY_INLINE WideCounters(std::uint64_t normal_from)
+      : below_normal(hn::Set(D(), static_cast<std::int64_t>(normal_from) - 1)),
+        maximum(hn::Zero(D())),
+        nonzero(hn::Zero(D())),
+        normal(hn::Zero(D())) {}
+
+  HWY_INLINE void add(V bits) {
+    const D d;
+    const V magnitude = hn::And(bits, hn::Set(d, INT64_MAX));
+    maximum = hn::IfThenElse(hn::Gt(magnitude, maximum), magnitude, maximum);
+    nonzero = hn::Sub(nonzero, hn::VecFromMask(d, hn::Gt(magnitude, hn::Zero(d))));
+    normal = hn::Sub(normal, hn::VecFromMask(d, hn::Gt(magnitude, below_normal)));
+  }
+
+  V below_normal, maximum, nonzero, normal;
+};
+
+HWY_INLINE std::uint32_t sum_lanes(WideCounters::V v) {
+  return static_cast<std::uint32_t>(hn::GetLane(hn::SumOfLanes(WideCounters::D(), v)));
+}
+HWY_INLINE std::uint64_t max_lane(WideCounters::V v) {
+  return static_cast<std::uint64_t>(hn::GetLane(hn::MaxOfLanes(WideCounters::D(), v)));
+}
+
+template <class V>
+HWY_INLINE void square(V x, V& column) {
   column = hn::MulAdd(x, x, column);
 }
 
 // A piece is what fills two accumulators. kInterleaved: the even columns lie in the first, the odd
 // ones in the second.
 struct Fp32Piece {
-  using D = U32;
-  static constexpr std::size_t kBytes = 2 * kFloats * sizeof(float);
+  using Counts = Counters<U32>;
+  using DColumn = D32;
+  static constexpr std::size_t kElementBytes = 4;
   static constexpr bool kInterleaved = false;
-  static HWY_INLINE void take(const unsigned char* p, Counters<D>& counters, Floats* columns) {
-    const auto low = load_any(D(), p);
-    const auto high = load_any(D(), p + kBytes / 2);
-    counters.add(low);
-    counters.add(high);
+  static HWY_INLINE void take(const unsigned char* p, Counts& counts, Floats* columns) {
+    const auto low = load_any(U32(), p);
+    const auto high = load_any(U32(), p + HWY_MAX_BYTES);
+    counts.add(low);
+    counts.add(high);
     square(hn::BitCast(D32(), low), columns[0]);
     square(hn::BitCast(D32(), high), columns[1]);
   }
 };
 
 struct Fp16Piece {
-  using D = U16;
-  static constexpr std::size_t kBytes = 2 * kFloats * sizeof(std::uint16_t);
+  using Counts = Counters<U16>;
+  using DColumn = D32;
+  static constexpr std::size_t kElementBytes = 2;
   static constexpr bool kInterleaved = false;
-  static HWY_INLINE void take(const unsigned char* p, Counters<D>& counters, Floats* columns) {
-    counters.add(load_any(D(), p));
+  static HWY_INLINE void take(const unsigned char* p, Counts& counts, Floats* columns) {
+    counts.add(load_any(U16(), p));
     square(halves_to_floats(p), columns[0]);
-    square(halves_to_floats(p + kBytes / 2), columns[1]);
+    square(halves_to_floats(p + HWY_MAX_BYTES / 2), columns[1]);
   }
 };
 
 struct Bf16Piece {
-  using D = U16;
-  static constexpr std::size_t kBytes = 2 * kFloats * sizeof(std::uint16_t);
+  using Counts = Counters<U16>;
+  using DColumn = D32;
+  static constexpr std::size_t kElementBytes = 2;
   static constexpr bool kInterleaved = true;
-  static HWY_INLINE void take(const unsigned char* p, Counters<D>& counters, Floats* columns) {
-    const auto bits = load_any(D(), p);
-    counters.add(bits);
+  static HWY_INLINE void take(const unsigned char* p, Counts& counts, Floats* columns) {
+    const auto bits = load_any(U16(), p);
+    counts.add(bits);
     const auto words = hn::BitCast(U32(), bits);
     square(even_bfloats(words), columns[0]);
     square(odd_bfloats(words), columns[1]);
   }
 };
 
-inline constexpr std::size_t kPieces = kUnitColumns / (2 * kFloats);
+struct Fp64Piece {
+  using Counts = WideCounters;
+  using DColumn = D64;
+  static constexpr std::size_t kElementBytes = 8;
+  static constexpr bool kInterleaved = false;
+  static HWY_INLINE void take(const unsigned char* p, Counts& counts, Doubles* columns) {
+    const auto low = load_any(WideCounters::D(), p);
+    const auto high = load_any(WideCounters::D(), p + HWY_MAX_BYTES);
+    counts.add(low);
+    counts.add(high);
+    square(hn::BitCast(D64(), low), columns[0]);
+    square(hn::BitCast(D64(), high), columns[1]);
+  }
+};
 
-// An address is computed as a number, for it may lie past the buffer's end; asking for it is harmless.
-HWY_INLINE void ask_ahead(const unsigned char* p) {
-  hwy::Prefetch(reinterpret_cast<const unsigned char*>(reinterpret_cast<std::uintptr_t>(p) + kAhead));
+// A group: as many columns as the registers hold. The rows of a unit are walked once per group.
+template <class Piece>
+struct Shape {
+  static constexpr std::size_t kLanes = HWY_MAX_BYTES / sizeof(hn::TFromD<typename Piece::DColumn>);
+  static constexpr std::size_t kGroupPieces = HWY_MAX_BYTES == 64 ? 8 : 4;
+  static constexpr std::size_t kPieceBytes = 2 * kLanes * Piece::kElementBytes;
+  static constexpr std::size_t kGroupColumns = 2 * kLanes * kGroupPieces;
+  static constexpr std::size_t kGroupBytes = kGroupPieces * kPieceBytes;
+  static constexpr std::size_t kGroups = kUnitColumns / kGroupColumns;
+  static constexpr std::size_t kRowBytes = kUnitColumns * Piece::kElementBytes;
+  // How far ahead of the walk memory is asked for, into the second-level cache: where a unit is
+  // walked several times, exactly the next unit. And into the first-level cache. Tuning, not bits.
+  static constexpr std::size_t kFar = kGroups == 1 ? 8192 : kUnitElements * Piece::kElementBytes;
+  static constexpr std::size_t kNear = kGroups == 1 ? 1024 : 2 * kRowBytes;
+};
+
+// Addresses are computed as numbers, for they may lie past the buffer's end; asking is harmless.
+template <int kLocality>
+HWY_INLINE void ask(const unsigned char* p, std::size_t ahead) {
+  __builtin_prefetch(reinterpret_cast<const void*>(reinterpret_cast<std::uintptr_t>(p) + ahead), 0,
+                     kLocality);
 }
 
-// kAsk: the row lies in a buffer whose next bytes will be wanted too.
-template <class Piece, bool kAsk>
-HWY_INLINE void take_row(const unsigned char* row, Counters<typename Piece::D>& counters, Floats* columns) {
-#pragma GCC unroll 16
-  for (std::size_t i = 0; i < kPieces; ++i) {
-    for (std::size_t line = 0; kAsk && line < Piece::kBytes; line += 64) {
-      ask_ahead(row + i * Piece::kBytes + line);
+// One row's part of a group. `walk` moves through the unit's bytes in step with the work.
+template <class Piece, class Column>
+HWY_INLINE void take_group(const unsigned char* row, const unsigned char* walk,
+                           typename Piece::Counts& counts, Column* columns) {
+  using S = Shape<Piece>;
+#pragma GCC unroll 8
+  for (std::size_t i = 0; i < S::kGroupPieces; ++i) {
+    for (std::size_t line = i * S::kPieceBytes; line < (i + 1) * S::kPieceBytes; line += 64) {
+      ask<2>(walk + line, S::kFar);
+      ask<3>(row + line, S::kNear);
     }
-    Piece::take(row + i * Piece::kBytes, counters, columns + 2 * i);
+    Piece::take(row + i * S::kPieceBytes, counts, columns + 2 * i);
+  }
+}
+
+// All rows of one group; the columns' sums go to `stored`.
+template <class Piece, class T>
+HWY_INLINE void walk_group(std::size_t group, const unsigned char* unit, std::size_t rows,
+                           const PaddedRow<Piece::kElementBytes>* last, typename Piece::Counts& counts,
+                           T* stored) {
+  using S = Shape<Piece>;
+  const typename Piece::DColumn d;
+  hn::Vec<typename Piece::DColumn> columns[2 * S::kGroupPieces];
+#pragma GCC unroll 16
+  for (auto& c : columns) c = hn::Zero(d);
+  const unsigned char* row = unit + group * S::kGroupBytes;
+  const unsigned char* walk = unit + group * rows * S::kGroupBytes;
+  for (std::size_t r = 0; r < rows; ++r) {
+    take_group<Piece>(row, walk, counts, columns);
+    row += S::kRowBytes;
+    walk += S::kGroupBytes;
+  }
+  if (last != nullptr) take_group<Piece>(last->bytes + group * S::kGroupBytes, walk, counts, columns);
+#pragma GCC unroll 16
+  for (std::size_t i = 0; i < 2 * S::kGroupPieces; ++i) {
+    hn::Store(columns[i], d, stored + group * S::kGroupColumns + i * S::kLanes);
   }
 }
 
@@ -135,77 +223,32 @@ HWY_INLINE void fold_first(const float* columns, double* sums) {
 }
 
 template <class Piece>
-HWY_INLINE double fold_columns(const Floats* columns) {
-  alignas(64) float stored[kUnitColumns];
+HWY_INLINE double fold_columns(const float* columns) {
   alignas(64) double sums[kUnitColumns / 2];
-  for (std::size_t i = 0; i < 2 * kPieces; ++i) hn::Store(columns[i], D32(), stored + i * kFloats);
-  fold_first<Piece>(stored, sums);
+  fold_first<Piece>(columns, sums);
   return fold_pairs(sums, kUnitColumns / 2);
+}
+template <class Piece>
+HWY_INLINE double fold_columns(double* columns) {
+  return fold_pairs(columns, kUnitColumns);
 }
 
 template <class Piece>
 UnitLook look(const unsigned char* unit, std::uint32_t count, std::uint64_t normal_from) noexcept {
-  constexpr std::size_t kElement = Piece::kBytes / (2 * kFloats);
-  constexpr std::size_t kRow = kUnitColumns * kElement;
-  Counters<typename Piece::D> counters(normal_from);
-  Floats columns[2 * kPieces];
-  for (Floats& c : columns) c = hn::Zero(D32());
+  using S = Shape<Piece>;
   const std::size_t rows = count / kUnitColumns;
-  for (std::size_t r = 0; r < rows; ++r) take_row<Piece, true>(unit + r * kRow, counters, columns);
-  if (const std::size_t rest = count % kUnitColumns; rest != 0) {
-    const PaddedRow<kElement> last(unit + rows * kRow, rest);
-    take_row<Piece, false>(last.bytes, counters, columns);
+  const std::size_t rest = count % kUnitColumns;
+  const PaddedRow<Piece::kElementBytes> last(unit + rows * S::kRowBytes, rest);
+  typename Piece::Counts counts(normal_from);
+  alignas(64) hn::TFromD<typename Piece::DColumn> columns[kUnitColumns];
+  for (std::size_t g = 0; g < S::kGroups; ++g) {
+    walk_group<Piece>(g, unit, rows, rest != 0 ? &last : nullptr, counts, columns);
   }
   UnitLook seen;
   seen.squares = fold_columns<Piece>(columns);
-  seen.maximum = max_lane(counters.maximum);
-  seen.nonzero = sum_lanes(counters.nonzero);
-  seen.normal = sum_lanes(counters.normal);
-  return seen;
-}
-
-// fp64: the columns are doubles and live in the first-level cache.
-struct DoubleLook {
-  using D = hn::ScalableTag<std::int64_t>;
-  using V = hn::Vec<D>;
-  V maximum;
-  V nonzero;
-  V normal;
-  alignas(64) double columns[kUnitColumns] = {};
-
-  HWY_INLINE DoubleLook() : maximum(hn::Zero(D())), nonzero(hn::Zero(D())), normal(hn::Zero(D())) {}
-
-  template <bool kAsk>
-  HWY_INLINE void take_row(const unsigned char* row, V below_normal) {
-    for (std::size_t c = 0; c < kUnitColumns; c += kDoubles) {
-      if (kAsk) ask_ahead(row + c * sizeof(double));
-      const auto bits = load_any(D(), row + c * sizeof(double));
-      const auto magnitude = hn::And(bits, hn::Set(D(), INT64_MAX));
-      const auto x = hn::BitCast(D64(), bits);
-      hn::Store(hn::MulAdd(x, x, hn::Load(D64(), columns + c)), D64(), columns + c);
-      maximum = hn::Max(maximum, magnitude);
-      nonzero = hn::Sub(nonzero, hn::VecFromMask(D(), hn::Gt(magnitude, hn::Zero(D()))));
-      normal = hn::Sub(normal, hn::VecFromMask(D(), hn::Gt(magnitude, below_normal)));
-    }
-  }
-};
-
-UnitLook look_fp64(const unsigned char* unit, std::uint32_t count, std::uint64_t normal_from) noexcept {
-  constexpr std::size_t kRow = kUnitColumns * sizeof(double);
-  const DoubleLook::D d;
-  DoubleLook state;
-  const auto below_normal = hn::Set(d, static_cast<std::int64_t>(normal_from) - 1);
-  const std::size_t rows = count / kUnitColumns;
-  for (std::size_t r = 0; r < rows; ++r) state.take_row<true>(unit + r * kRow, below_normal);
-  if (const std::size_t rest = count % kUnitColumns; rest != 0) {
-    const PaddedRow<sizeof(double)> last(unit + rows * kRow, rest);
-    state.take_row<false>(last.bytes, below_normal);
-  }
-  UnitLook seen;
-  seen.squares = fold_pairs(state.columns, kUnitColumns);
-  seen.maximum = static_cast<std::uint64_t>(hn::GetLane(hn::MaxOfLanes(d, state.maximum)));
-  seen.nonzero = static_cast<std::uint32_t>(hn::GetLane(hn::SumOfLanes(d, state.nonzero)));
-  seen.normal = static_cast<std::uint32_t>(hn::GetLane(hn::SumOfLanes(d, state.normal)));
+  seen.maximum = max_lane(counts.maximum);
+  seen.nonzero = sum_lanes(counts.nonzero);
+  seen.normal = sum_lanes(counts.normal);
   return seen;
 }
 
@@ -213,7 +256,7 @@ void set_look(Kernels& k) noexcept {
   k.look[0] = look<Fp32Piece>;
   k.look[1] = look<Fp16Piece>;
   k.look[2] = look<Bf16Piece>;
-  k.look[3] = look_fp64;
+  k.look[3] = look<Fp64Piece>;
 }
 
 }  // namespace HWY_NAMESPACE
