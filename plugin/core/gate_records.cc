@@ -43,9 +43,9 @@ metrics::Identity Gate::identity() const {
   id.job_name = c.job_name;
   id.run_id = c.run_id;
   id.device = device_.name();
-  id.rule = scaler_rule_name(options_.params.rule);
   id.version = kVersionText;
   const std::lock_guard lock(records_mutex_);
+  id.rule = scaler_rule_name(published_params_.rule);
   id.nccl_version = nccl_version_;
   return id;
 }
