@@ -73,6 +73,16 @@ std::vector<std::string> check_skip_reasons(const SourceFile& file) {
   return problems;
 }
 
+std::vector<std::string> check_environment(const SourceFile& file) {
+  static const std::regex call("(^|[^a-z_])(secure_)?gete[n]v\\(");
+  std::vector<std::string> problems;
+  for (std::size_t i = 0; i < file.lines.size(); ++i) {
+    const std::string code = file.lines[i].substr(0, file.lines[i].find("//"));
+    if (std::regex_search(code, call)) problems.push_back(at_line(file, i) + "reads the environment");
+  }
+  return problems;
+}
+
 Listed parse_listed(const std::vector<std::string>& lines) {
   Listed listed;
   for (const std::string& line : lines) {

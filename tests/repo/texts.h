@@ -22,6 +22,9 @@ std::vector<std::string> check_header_opening(const SourceFile& file);
 // Every GTEST_SKIP carries a reason.
 std::vector<std::string> check_skip_reasons(const SourceFile& file);
 
+// getenv outside a comment: the environment is read in the few files that texts_test.cc lists.
+std::vector<std::string> check_environment(const SourceFile& file);
+
 // "NAME | REASON" lines; comments and empty lines are dropped. Throws when a reason is missing.
 using Listed = std::vector<std::pair<std::string, std::string>>;
 Listed parse_listed(const std::vector<std::string>& lines);

@@ -40,6 +40,19 @@ TEST(Texts, EverySkipHasAReason) {
   EXPECT_TRUE(problems.empty()) << joined(problems);
 }
 
+// One place per library: the core hands its getenv to the configuration table, hostnccl has its own.
+bool must_not_read_environment(const std::string& path) {
+  const bool library =
+      path.starts_with("collectives/") || path.starts_with("metrics/") || path.starts_with("plugin/");
+  return library && is_source(path) && path != "plugin/core/entry.cc" &&
+         path != "collectives/hostnccl/config.cc";
+}
+
+TEST(Texts, LibrariesReadTheEnvironmentInOnePlace) {
+  const auto problems = check_tree(must_not_read_environment, check_environment);
+  EXPECT_TRUE(problems.empty()) << joined(problems);
+}
+
 TEST(Texts, FilesStayShort) {
   std::vector<SourceFile> files;
   for (const std::string& path : tracked_paths(source_root())) {
@@ -74,6 +87,11 @@ TEST(TextChecks, SkipWithoutReasonIsFound) {
   EXPECT_EQ(check_skip_reasons({"a.cc", {skip + ";"}}).size(), 1u);
   EXPECT_EQ(check_skip_reasons({"a.cc", {skip + " << \"\";"}}).size(), 1u);
   EXPECT_TRUE(check_skip_reasons({"a.cc", {skip, "      << \"this machine has no AVX-512\";"}}).empty());
+}
+
+TEST(TextChecks, EnvironmentIsFound) {
+  EXPECT_EQ(check_environment({"a.cc", {"x = std::getenv(name);", "y = secure_getenv(\"A\");"}}).size(), 2u);
+  EXPECT_TRUE(check_environment({"a.cc", {"// getenv(name) races", "std::fegetenv(&saved_);"}}).empty());
 }
 
 TEST(TextChecks, LongAndStaleFilesAreFound) {
