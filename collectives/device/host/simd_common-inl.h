@@ -57,6 +57,14 @@ HWY_INLINE void store_any(D d, V v, unsigned char* p) {
   hn::StoreU(hn::BitCast(bytes, v), bytes, p);
 }
 
+// Asks for memory ahead of its use (kLocality as in __builtin_prefetch). The address is computed as a
+// number, for it may lie past the buffer's end; asking is harmless there.
+template <int kLocality>
+HWY_INLINE void ask(const unsigned char* p, std::size_t ahead) {
+  __builtin_prefetch(reinterpret_cast<const void*>(reinterpret_cast<std::uintptr_t>(p) + ahead), 0,
+                     kLocality);
+}
+
 HWY_INLINE Floats halves_to_floats(const unsigned char* p) {
   const hn::Rebind<hwy::float16_t, D32> halves;
   return hn::PromoteTo(D32(), hn::BitCast(halves, load_any(HalfWords(), p)));

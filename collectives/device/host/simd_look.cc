@@ -163,13 +163,6 @@ struct Shape {
   static constexpr std::size_t kNear = kGroups == 1 ? 1024 : 2 * kRowBytes;
 };
 
-// Addresses are computed as numbers, for they may lie past the buffer's end; asking is harmless.
-template <int kLocality>
-HWY_INLINE void ask(const unsigned char* p, std::size_t ahead) {
-  __builtin_prefetch(reinterpret_cast<const void*>(reinterpret_cast<std::uintptr_t>(p) + ahead), 0,
-                     kLocality);
-}
-
 // One row's part of a group. `walk` moves through the unit's bytes in step with the work.
 template <class Piece, class Column>
 HWY_INLINE void take_group(const unsigned char* row, const unsigned char* walk,
