@@ -46,6 +46,7 @@ class Publisher::Impl {
  private:
   void start();
   void loop();
+  void finish();
   void poll_locked();
   void admit_joining();
   void drop_leaving(std::vector<Anomaly>& found);
@@ -82,12 +83,24 @@ Publisher::Impl::~Impl() {
     stopping_ = true;
   }
   wake_.notify_all();
-  if (thread_.joinable()) thread_.join();
+  if (thread_.joinable()) {
+    thread_.join();
+  } else {
+    finish();
+  }
+}
+
+// The last look at every source, in the thread that made the others.
+void Publisher::Impl::finish() {
   std::vector<Anomaly> found;
-  admit_joining();
-  sources_.remove_all(&found);
-  hand_out(found);
-  outlet_.write_textfile(options_.now(), true);
+  try {
+    admit_joining();
+    sources_.remove_all(&found);
+    hand_out(found);
+    outlet_.write_textfile(options_.now(), true);
+  } catch (const std::exception& e) {
+    say(absl::StrCat("the last metrics poll failed: ", e.what()));
+  }
 }
 
 void Publisher::Impl::start() {
@@ -106,6 +119,7 @@ void Publisher::Impl::loop() {
     poll_locked();
     wake_.wait_for(lock, options_.period, news);
   }
+  finish();
 }
 
 void Publisher::Impl::add(RecordSource* source) {

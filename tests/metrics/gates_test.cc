@@ -71,6 +71,7 @@ TEST(Gates, TwoLiveGatesOfOneNameAreToldApart) {
 }
 
 TEST(Gates, SeriesStayAndALaterGateOfThatNameGoesOn) {
+  FakeSource next;
   Publisher publisher(quiet_options());
   {
     FakeSource source;
@@ -82,7 +83,6 @@ TEST(Gates, SeriesStayAndALaterGateOfThatNameGoesOn) {
   std::string text = page_of(publisher);
   EXPECT_EQ(sample(text, "stepgate_steps_total"), "1") << "read before it left";
   EXPECT_EQ(sample(text, "stepgate_enforcing"), "0");
-  FakeSource next;
   rename(next, "0");
   next.push(applied(1));
   publisher.add_source(&next);

@@ -33,7 +33,7 @@ bool eventually(const std::function<bool()>& condition) {
   return true;
 }
 
-PublisherOptions live_options() {
+PublisherOptions fast_options() {
   PublisherOptions options;
   options.exposition.first_port = 0;
   options.period = milliseconds(5);
@@ -43,7 +43,7 @@ PublisherOptions live_options() {
 TEST(Thread, PublishesByItselfAndCallsSourcesFromOneThreadOnly) {
   FakeSource source;
   source.set_enforcing(true);
-  Publisher publisher(live_options());
+  Publisher publisher(fast_options());
   publisher.add_source(&source);
   for (std::uint64_t step = 1; step <= 50; ++step) source.push(applied(step));
   EXPECT_TRUE(
@@ -57,8 +57,20 @@ TEST(Thread, PublishesByItselfAndCallsSourcesFromOneThreadOnly) {
   EXPECT_EQ(source.calls(), calls) << "never again after remove_source";
 }
 
+TEST(Thread, TheLastLookIsTheThreadsOwnToo) {
+  FakeSource source;
+  std::uint64_t calls = 0;
+  {
+    Publisher publisher(fast_options());
+    publisher.add_source(&source);
+    calls = source.calls();
+  }
+  EXPECT_GT(source.calls(), calls) << "sources still registered at the end are read once more";
+  EXPECT_EQ(source.calling_threads(), 1u);
+}
+
 TEST(Thread, ManySourcesComeAndGoWhileScrapesRun) {
-  Publisher publisher(live_options());
+  Publisher publisher(fast_options());
   std::atomic<bool> stop{false};
   std::thread scraper([&] {
     while (!stop) http_get(publisher.url());
@@ -91,7 +103,7 @@ TEST(Thread, ManySourcesComeAndGoWhileScrapesRun) {
 TEST(Thread, StartsAndStopsManyTimes) {
   for (int i = 0; i < 20; ++i) {
     FakeSource source;
-    Publisher publisher(live_options());
+    Publisher publisher(fast_options());
     publisher.add_source(&source);
     if (i % 2 == 0) publisher.remove_source(&source);
   }
@@ -104,7 +116,7 @@ void use_default_sigpipe() {
 TEST(Signals, SigpipeKeepsItsDisposition) {
   const auto before = std::signal(SIGPIPE, SIG_DFL);
   {
-    Publisher publisher(live_options());
+    Publisher publisher(fast_options());
     ASSERT_NE(publisher.url(), "");
     struct sigaction now {};
     sigaction(SIGPIPE, nullptr, &now);
@@ -118,7 +130,7 @@ TEST(Signals, AScraperThatHangsUpDoesNotKillTheProcess) {
   EXPECT_EXIT(
       {
         use_default_sigpipe();
-        Publisher publisher(live_options());
+        Publisher publisher(fast_options());
         FakeSource source;
         for (std::uint32_t i = 0; i < 64; ++i) {
           source.name_range(i, "a-rather-long-bucket-name-to-make-the-page-large-" + std::to_string(i));
@@ -151,7 +163,7 @@ TEST(Signals, AHandlerStillRunsOnTheMainThread) {
   sigset_t mask;
   pthread_sigmask(SIG_SETMASK, nullptr, &mask);
   {
-    Publisher publisher(live_options());
+    Publisher publisher(fast_options());
     ASSERT_NE(publisher.url(), "");
     sigset_t after;
     pthread_sigmask(SIG_SETMASK, nullptr, &after);
@@ -193,7 +205,7 @@ int wait_for(pid_t child) {
 
 TEST(Fork, AChildUsesAndDestroysItsCopyWithoutHarm) {
   TempDir dir;
-  PublisherOptions options = live_options();
+  PublisherOptions options = fast_options();
   options.exposition.file_sd_dir = dir.path();
   FakeSource source;
   source.set_enforcing(true);
@@ -221,7 +233,7 @@ TEST(Fork, AChildUsesAndDestroysItsCopyWithoutHarm) {
 TEST(Fork, ManyChildrenWhileThePublisherWorks) {
   FakeSource source;
   source.set_enforcing(true);
-  PublisherOptions options = live_options();
+  PublisherOptions options = fast_options();
   options.period = milliseconds(0);
   auto publisher = std::make_unique<Publisher>(std::move(options));
   publisher->add_source(&source);
@@ -239,7 +251,7 @@ TEST(Fork, ManyChildrenWhileThePublisherWorks) {
 
 // Through the child's normal exit, static destructors and all.
 TEST(Fork, AChildExitsNormally) {
-  auto publisher = std::make_unique<Publisher>(live_options());
+  auto publisher = std::make_unique<Publisher>(fast_options());
   const pid_t child = fork();
   ASSERT_GE(child, 0);
   if (child == 0) std::exit(0);
