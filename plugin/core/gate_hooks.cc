@@ -7,6 +7,7 @@
 #include <cstddef>
 
 #include "plugin/core/gate.h"
+#include "plugin/core/pointer_kind.h"
 
 namespace stepgate::gate {
 namespace {
@@ -96,6 +97,7 @@ bool Gate::attribute_ranges(const Reduction& op, const void* data, std::uint64_t
                             bool result) noexcept {
   hits_.clear();
   ranges_.touching(data, bytes, result, &hits_);
+  if (result && op.send != op.recv && is_device_only(op.send)) return false;
   const std::ptrdiff_t shift =
       result ? static_cast<const char*>(op.send) - static_cast<const char*>(op.recv) : 0;
   if (hits_.empty()) return false;
@@ -134,7 +136,8 @@ bool Gate::attribute_range(std::uint32_t id, std::ptrdiff_t shift, device::Strea
 // A send buffer that nobody declared still tells which rank; only the parameter stays unknown.
 bool Gate::attribute_anonymous(const Reduction& op, std::uint64_t count) noexcept {
   ElementType type{};
-  if (anonymous_ == kAnonymousSlots || !element_type_of(op.type, &type)) return false;
+  if (anonymous_ == kAnonymousSlots || !element_type_of(op.type, &type) || is_device_only(op.send))
+    return false;
   const device::Segment whole{op.send, count};
   device::Scan job;
   job.segments = {&whole, 1};

@@ -6,6 +6,7 @@
 
 #include "plugin/core/gate.h"
 #include "plugin/core/last_error.h"
+#include "plugin/core/pointer_kind.h"
 
 namespace stepgate::gate {
 
@@ -48,6 +49,12 @@ void Gate::comm_retired(ncclComm_t comm) noexcept {
 }
 
 stepgate_status Gate::declare_range(RangeSpec spec, std::uint32_t* id) {
+  for (const device::Segment& s : spec.segments) {
+    if (s.count == 0 || !is_device_only(s.data)) continue;
+    return fail(STEPGATE_UNSUPPORTED, "range '" + spec.name +
+                                          "' lies in device memory; this release reads host "
+                                          "memory only, so the range is not watched");
+  }
   const std::lock_guard lock(mutex_);
   const std::string name = spec.name;
   const std::size_t segments = spec.segments.size();

@@ -1,0 +1,37 @@
+#include "plugin/core/pointer_kind.h"
+
+#include <dlfcn.h>
+
+#include <cstdint>
+
+namespace stepgate::gate {
+namespace {
+
+// cuPointerGetAttribute of the driver API; its memory type 2 is CU_MEMORYTYPE_DEVICE.
+using GetAttribute = int (*)(void* data, int attribute, std::uint64_t pointer);
+constexpr int kMemoryType = 2;
+constexpr int kIsManaged = 8;
+constexpr unsigned kDeviceMemory = 2;
+
+GetAttribute driver() {
+  void* library = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+  if (library == nullptr) return nullptr;
+  auto* found = reinterpret_cast<GetAttribute>(dlsym(library, "cuPointerGetAttribute"));
+  dlclose(library);  // the job holds it
+  return found;
+}
+
+}  // namespace
+
+bool is_device_only(const void* pointer) noexcept {
+  const GetAttribute ask = driver();
+  if (ask == nullptr) return false;
+  const auto address = reinterpret_cast<std::uint64_t>(pointer);
+  unsigned type = 0;
+  // An error means that the driver does not know the pointer: ordinary host memory.
+  if (ask(&type, kMemoryType, address) != 0 || type != kDeviceMemory) return false;
+  unsigned managed = 0;
+  return ask(&managed, kIsManaged, address) != 0 || managed == 0;
+}
+
+}  // namespace stepgate::gate
