@@ -7,7 +7,10 @@
 #include "collectives/nccl_abi/nccl_abi.h"
 #pragma GCC visibility pop
 
+#include <cstring>
+#include <exception>
 #include <new>
+#include <string>
 
 #include "collectives/hostnccl/library.h"
 #include "collectives/hostnccl/strings.h"
@@ -64,6 +67,15 @@ Outcome submit(ncclComm_t handle, const Request& request) {
     if (Outcome o = comm->usable(); !o.ok()) return o;
     return group_of_this_thread().submit({comm, request});
   });
+}
+
+// Without loading the value as its enumeration: C callers may pass any number.
+template <typename Enumeration>
+int number(const Enumeration& value) noexcept {
+  static_assert(sizeof value == sizeof(int));
+  int result = 0;
+  std::memcpy(&result, &value, sizeof result);
+  return result;
 }
 
 ncclResult_t collective(ncclComm_t handle, const Request& request) noexcept {
@@ -181,32 +193,37 @@ STEPGATE_NCCL_API(ncclResult_t, ncclCommCuDevice, const ncclComm_t comm, int* de
 
 STEPGATE_NCCL_API(ncclResult_t, ncclAllReduce, const void* sendbuff, void* recvbuff, size_t count,
                   ncclDataType_t datatype, ncclRedOp_t op, ncclComm_t comm, cudaStream_t) {
-  return collective(comm, {Collective::kAllReduce, sendbuff, recvbuff, count, datatype, op, 0});
+  return collective(comm,
+                    {Collective::kAllReduce, sendbuff, recvbuff, count, number(datatype), number(op), 0});
 }
 
 STEPGATE_NCCL_API(ncclResult_t, ncclReduceScatter, const void* sendbuff, void* recvbuff, size_t recvcount,
                   ncclDataType_t datatype, ncclRedOp_t op, ncclComm_t comm, cudaStream_t) {
-  return collective(comm, {Collective::kReduceScatter, sendbuff, recvbuff, recvcount, datatype, op, 0});
+  return collective(
+      comm, {Collective::kReduceScatter, sendbuff, recvbuff, recvcount, number(datatype), number(op), 0});
 }
 
 STEPGATE_NCCL_API(ncclResult_t, ncclAllGather, const void* sendbuff, void* recvbuff, size_t sendcount,
                   ncclDataType_t datatype, ncclComm_t comm, cudaStream_t) {
-  return collective(comm, {Collective::kAllGather, sendbuff, recvbuff, sendcount, datatype, ncclSum, 0});
+  return collective(comm,
+                    {Collective::kAllGather, sendbuff, recvbuff, sendcount, number(datatype), ncclSum, 0});
 }
 
 STEPGATE_NCCL_API(ncclResult_t, ncclBroadcast, const void* sendbuff, void* recvbuff, size_t count,
                   ncclDataType_t datatype, int root, ncclComm_t comm, cudaStream_t) {
-  return collective(comm, {Collective::kBroadcast, sendbuff, recvbuff, count, datatype, ncclSum, root});
+  return collective(comm,
+                    {Collective::kBroadcast, sendbuff, recvbuff, count, number(datatype), ncclSum, root});
 }
 
 STEPGATE_NCCL_API(ncclResult_t, ncclBcast, void* buff, size_t count, ncclDataType_t datatype, int root,
                   ncclComm_t comm, cudaStream_t) {
-  return collective(comm, {Collective::kBroadcast, buff, buff, count, datatype, ncclSum, root});
+  return collective(comm, {Collective::kBroadcast, buff, buff, count, number(datatype), ncclSum, root});
 }
 
 STEPGATE_NCCL_API(ncclResult_t, ncclReduce, const void* sendbuff, void* recvbuff, size_t count,
                   ncclDataType_t datatype, ncclRedOp_t op, int root, ncclComm_t comm, cudaStream_t) {
-  return collective(comm, {Collective::kReduce, sendbuff, recvbuff, count, datatype, op, root});
+  return collective(comm,
+                    {Collective::kReduce, sendbuff, recvbuff, count, number(datatype), number(op), root});
 }
 
 STEPGATE_NCCL_API(ncclResult_t, ncclGroupStart, void) {

@@ -19,7 +19,7 @@ std::string label(const Request& request, const char* argument) {
 }
 
 Outcome check_type(const Request& request) {
-  const int type = static_cast<int>(request.type);
+  const int type = request.type;
   if (element_size(request.type) != 0) return success();
   if (type >= 0 && type < ncclNumTypes) {
     return invalid_usage(label(request, "datatype") + std::to_string(type) +
@@ -29,7 +29,7 @@ Outcome check_type(const Request& request) {
 }
 
 Outcome check_operator(const Request& request) {
-  const int op = static_cast<int>(request.op);
+  const int op = request.op;
   if (!reduces(request.kind) || (op >= 0 && op < ncclNumOps)) return success();
   return invalid_argument(label(request, "op") + std::to_string(op) +
                           " is unknown; allowed: 0 to 4 (sum, prod, max, min, avg)");
@@ -102,8 +102,8 @@ Outcome check_overlap(const Request& request, int rank, int size) {
 
 }  // namespace
 
-std::size_t element_size(ncclDataType_t type) noexcept {
-  switch (static_cast<int>(type)) {
+std::size_t element_size(int type) noexcept {
+  switch (type) {
     case ncclInt8:
     case ncclUint8: return 1;
     case ncclFloat16:

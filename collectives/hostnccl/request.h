@@ -22,13 +22,15 @@ struct Request {
   const void* send = nullptr;
   void* recv = nullptr;
   std::size_t count = 0;  // elements; of a rank's share for reduce-scatter and all-gather, as in NCCL
-  ncclDataType_t type = ncclFloat32;
-  ncclRedOp_t op = ncclSum;
+  // Plain numbers: a caller may hand over any value, and one outside the enumeration must not be loaded
+  // as one.
+  int type = ncclFloat32;
+  int op = ncclSum;
   int root = 0;
 };
 
 // Bytes of an element; 0 for a type that is not offered.
-std::size_t element_size(ncclDataType_t type) noexcept;
+std::size_t element_size(int type) noexcept;
 
 const char* name_of(Collective kind) noexcept;
 

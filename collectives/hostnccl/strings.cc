@@ -1,9 +1,11 @@
 #include "collectives/hostnccl/strings.h"
 
+#include "collectives/nccl_abi/nccl_abi.h"
+
 namespace stepgate::hostnccl {
 
-const char* describe(ncclResult_t result) noexcept {
-  switch (static_cast<int>(result)) {
+const char* describe(int result) noexcept {
+  switch (result) {
     case ncclSuccess: return "no error";
     case ncclUnhandledCudaError: return "unhandled cuda error";
     case ncclSystemError: return "unhandled system error";

@@ -1,10 +1,8 @@
-// ncclGetErrorString's sentences. Static storage, any thread.
+// ncclGetErrorString's sentences, for any number. Static storage, any thread.
 #pragma once
-
-#include "collectives/nccl_abi/nccl_abi.h"
 
 namespace stepgate::hostnccl {
 
-const char* describe(ncclResult_t result) noexcept;
+const char* describe(int result) noexcept;
 
 }  // namespace stepgate::hostnccl

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 
 #include "tests/collectives/hostnccl/ranks.h"
 #include "tests/collectives/hostnccl/typed_buffer.h"

@@ -38,6 +38,10 @@ struct Refusal {
   const char* allowed;
 };
 
+void PrintTo(const Refusal& row, std::ostream* out) {
+  *out << row.name << '=' << row.value;
+}
+
 class ConfigRefuses : public testing::TestWithParam<Refusal> {};
 
 TEST_P(ConfigRefuses, NamesVariableValueAndRange) {

@@ -1,7 +1,7 @@
 // Groups through the built library.
 #include <gtest/gtest.h>
 
-#include <numeric>
+#include <algorithm>
 #include <vector>
 
 #include "tests/collectives/hostnccl/ranks.h"

@@ -1,9 +1,12 @@
 // Ranks as processes: the real thing between address spaces, death, deadlines, fork, environment.
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdio>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -109,6 +112,10 @@ struct Setup {
   int size;
   const char* transport;
 };
+
+void PrintTo(const Setup& setup, std::ostream* out) {
+  *out << setup.transport << setup.size;
+}
 
 class Processes : public testing::TestWithParam<Setup> {
  protected:

@@ -39,13 +39,7 @@ class RequestChecks : public testing::TestWithParam<Row> {};
 
 TEST_P(RequestChecks, AnswersAsNccl) {
   const Row& row = GetParam();
-  const Request request{row.kind,
-                        at(row.send),
-                        at(row.recv),
-                        row.count,
-                        static_cast<ncclDataType_t>(row.type),
-                        static_cast<ncclRedOp_t>(row.op),
-                        row.root};
+  const Request request{row.kind, at(row.send), at(row.recv), row.count, row.type, row.op, row.root};
   const Outcome outcome = check(request, kRank, kSize);
   EXPECT_EQ(outcome.code, row.expected) << outcome.message;
   EXPECT_EQ(outcome.message.empty(), outcome.ok()) << "every refusal says why";
@@ -101,7 +95,7 @@ INSTANTIATE_TEST_SUITE_P(Table, RequestChecks, testing::ValuesIn(kRows));
 TEST(ElementSize, OfEveryType) {
   constexpr std::size_t kSizes[ncclNumTypes] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 0, 0};
   for (int type = 0; type < ncclNumTypes; ++type) {
-    EXPECT_EQ(element_size(static_cast<ncclDataType_t>(type)), kSizes[type]) << type;
+    EXPECT_EQ(element_size(type), kSizes[type]) << type;
   }
 }
 

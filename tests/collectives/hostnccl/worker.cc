@@ -80,13 +80,16 @@ void work(Place place, const ncclUniqueId& id) {
   expect(ncclCommDestroy(comm) == ncclSuccess, "ncclCommDestroy");
 }
 
-// The last rank dies between two collectives; the others must be told who it was, and be able to leave.
+// The last rank dies after its part of the first collective; the others must be told who it was, and be able
+// to leave.
 void lose_the_last_rank(Place place, const ncclUniqueId& id) {
   const int victim = place.size - 1;
   ncclComm_t comm = join(place, id);
-  expect(sum_ones(comm, 1000, place.size) == ncclSuccess, "ncclAllReduce before the death");
+  ncclResult_t result = sum_ones(comm, 1000, place.size);
   if (place.rank == victim) raise(SIGKILL);
-  expect(sum_ones(comm, 200'000, place.size) == ncclRemoteError, "code after the death");
+  // The victim's share of the first sum may be all that a slower rank ever gets to see of it.
+  if (result == ncclSuccess) result = sum_ones(comm, 200'000, place.size);
+  expect(result == ncclRemoteError, "code after the death");
   const std::string message = ncclGetLastError(comm);
   std::printf("told: %s\n", message.c_str());
   expect(message.find("rank " + std::to_string(victim)) != std::string::npos, "name of the dead rank");
