@@ -1,5 +1,7 @@
 #include "collectives/ucx/listeners.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 
 namespace stepgate::transport {
@@ -8,8 +10,10 @@ IdLayout Listeners::open(const std::string& address_or_device) {
   auto server = std::make_unique<RendezvousServer>(address_or_device);
   const IdLayout id = server->id();
   const std::lock_guard lock(mutex_);
-  std::erase_if(entries_, [](const Entry& e) { return e.worlds == 0 && e.server->finished(); });
-  entries_.push_back({id.key, 0, std::move(server)});
+  const pid_t here = getpid();
+  std::erase_if(entries_,
+                [here](const Entry& e) { return e.owner == here && e.worlds == 0 && e.server->finished(); });
+  entries_.push_back({id.key, here, 0, std::move(server)});
   return id;
 }
 
@@ -28,8 +32,8 @@ void Listeners::release(const Key& key) {
 }
 
 Listeners::Entry* Listeners::find(const Key& key) {
-  const auto it =
-      std::find_if(entries_.begin(), entries_.end(), [&](const Entry& e) { return e.key == key; });
+  const auto mine = [&key, here = getpid()](const Entry& e) { return e.key == key && e.owner == here; };
+  const auto it = std::find_if(entries_.begin(), entries_.end(), mine);
   return it == entries_.end() ? nullptr : &*it;
 }
 

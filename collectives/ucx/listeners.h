@@ -1,8 +1,11 @@
 // The listeners that this process has opened and not yet closed. unique_id() hands out bytes, not a
 // handle, so something must own the listener until a world of this process takes it over: this table
 // does. It is a member of the C table's own state (table.cc) and there is one per loaded library.
+// After a fork the child inherits the entries but not their threads: it leaves them alone.
 // Any thread; its own lock. Never destroyed at exit: a thread of it may still be serving then.
 #pragma once
+
+#include <sys/types.h>
 
 #include <memory>
 #include <mutex>
@@ -24,6 +27,7 @@ class Listeners {
  private:
   struct Entry {
     Key key;
+    pid_t owner;
     int worlds;
     std::unique_ptr<RendezvousServer> server;
   };

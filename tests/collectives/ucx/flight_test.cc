@@ -1,0 +1,197 @@
+// Operations in flight together, worlds side by side, progress without waiting, abort from elsewhere.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <thread>
+#include <vector>
+
+#include "tests/collectives/ucx/ranks.h"
+#include "tests/collectives/ucx/values.h"
+
+namespace stepgate::transport::testing {
+namespace {
+
+class Flight : public ::testing::TestWithParam<const char*> {
+ protected:
+  Setting setting(double timeout = 60) const { return {GetParam(), timeout}; }
+};
+
+INSTANTIATE_TEST_SUITE_P(All, Flight, ::testing::Values("tcp", "shm"),
+                         [](const auto& i) { return std::string(i.param); });
+
+sgt_op* begin_sum(Rank& rank, std::vector<float>& data) {
+  sgt_op* op = nullptr;
+  sgt_error error{};
+  EXPECT_EQ(transport().allreduce(rank.world, data.data(), data.data(), data.size(), SGT_FLOAT32, SGT_SUM,
+                                  &op, &error),
+            SGT_OK)
+      << error.message;
+  return op;
+}
+
+// Short and long ones together, finished in another order than begun, and driven by one of them alone.
+TEST_P(Flight, SeveralOperationsAreUnderWayAtOnce) {
+  run_ranks(3, setting(), [](Rank& rank) {
+    std::vector<std::vector<float>> data;
+    for (const size_t count : {size_t{1}, size_t{300000}, size_t{0}, size_t{7}, size_t{50000}})
+      data.emplace_back(count, static_cast<float>(rank.rank + 1));
+    std::vector<sgt_op*> ops;
+    for (auto& values : data) ops.push_back(begin_sum(rank, values));
+    sgt_error error{};
+    for (size_t i = ops.size(); i-- > 0;) {
+      ASSERT_EQ(transport().op_wait(ops[i], &error), SGT_OK) << error.message;
+      for (const float value : data[i]) ASSERT_EQ(value, 6.0f);
+    }
+    for (sgt_op* op : ops) {
+      EXPECT_EQ(transport().op_progress(op, &error), SGT_OK) << "a final status may be asked for again";
+      transport().op_release(op);
+    }
+  });
+}
+
+TEST_P(Flight, ProgressAloneCompletesAnOperation) {
+  run_ranks(4, setting(), [](Rank& rank) {
+    std::vector<float> data(100000, 1.0f);
+    sgt_op* op = begin_sum(rank, data);
+    sgt_error error{};
+    sgt_status status;
+    while ((status = transport().op_progress(op, &error)) == SGT_IN_PROGRESS) std::this_thread::yield();
+    EXPECT_EQ(status, SGT_OK) << error.message;
+    EXPECT_EQ(data.back(), 4.0f);
+    transport().op_release(op);
+  });
+}
+
+TEST_P(Flight, ProgressOnOneOperationAlsoMovesTheOthers) {
+  run_ranks(2, setting(), [](Rank& rank) {
+    std::vector<float> first(100000, 1.0f), second(100000, 2.0f);
+    sgt_op* a = begin_sum(rank, first);
+    sgt_op* b = begin_sum(rank, second);
+    sgt_error error{};
+    ASSERT_EQ(transport().op_wait(b, &error), SGT_OK) << error.message;
+    ASSERT_EQ(rank.barrier().status, SGT_OK);
+    while (transport().op_progress(b, &error) == SGT_OK &&
+           transport().op_progress(a, &error) == SGT_IN_PROGRESS)
+      std::this_thread::yield();
+    EXPECT_EQ(first[0], 2.0f);
+    transport().op_release(a);
+    transport().op_release(b);
+  });
+}
+
+TEST_P(Flight, AnOperationReleasedEarlyIsFinishedForItsPeers) {
+  run_ranks(3, setting(), [](Rank& rank) {
+    std::vector<float> data(40000, 1.0f);
+    sgt_op* op = begin_sum(rank, data);
+    if (rank.rank != 1) {
+      sgt_error error{};
+      EXPECT_EQ(transport().op_wait(op, &error), SGT_OK) << error.message;
+    }
+    transport().op_release(op);
+    EXPECT_EQ(data[0], 3.0f);
+  });
+}
+
+TEST_P(Flight, DestroyReleasesWhatIsStillHeld) {
+  std::vector<std::vector<float>> data(2, std::vector<float>(40000, 1.0f));
+  run_ranks(2, setting(), [&](Rank& rank) { begin_sum(rank, data[static_cast<size_t>(rank.rank)]); });
+}
+
+TEST_P(Flight, TwoWorldsInOneProcessDoNotMixUp) {
+  run_ranks(3, setting(), [this](Rank& outer) {
+    // A second world with the ranks reversed, its id handed out through the first.
+    sgt_unique_id id{};
+    if (outer.rank == 0) id = new_id();
+    ASSERT_EQ(outer.broadcast(id.bytes, id.bytes, sizeof id, SGT_UINT8, 0).status, SGT_OK);
+    Rank inner{2 - outer.rank, 3};
+    const Outcome made = create(id, inner.rank, 3, setting(), &inner.world);
+    ASSERT_EQ(made.status, SGT_OK) << made.error.message;
+    for (int i = 0; i < 50; ++i) {
+      int32_t a = outer.rank, b = 10 * inner.rank;
+      ASSERT_EQ(outer.broadcast(&a, &a, 1, SGT_INT32, 1).status, SGT_OK);
+      ASSERT_EQ(inner.broadcast(&b, &b, 1, SGT_INT32, 2).status, SGT_OK);
+      ASSERT_EQ(a, 1);
+      ASSERT_EQ(b, 20);
+    }
+    transport().world_destroy(inner.world);
+  });
+}
+
+TEST_P(Flight, AMismatchOfCountsIsAnErrorNotAHang) {
+  run_ranks(2, setting(20), [](Rank& rank) {
+    std::vector<float> data(64, 1.0f);
+    const Outcome outcome =
+        rank.allreduce(data.data(), data.data(), rank.rank == 0 ? 64 : 32, SGT_FLOAT32, SGT_SUM);
+    EXPECT_EQ(outcome.status, SGT_SYSTEM);
+    EXPECT_NE(std::string(outcome.error.message).find("do the ranks agree"), std::string::npos)
+        << outcome.error.message;
+  });
+}
+
+TEST_P(Flight, ArgumentsAreRefusedAndTheWorldIsUnharmed) {
+  run_ranks(2, setting(), [](Rank& rank) {
+    float value = 1;
+    EXPECT_EQ(rank.allreduce(&value, &value, 1, static_cast<sgt_type>(10), SGT_SUM).status, SGT_INVALID);
+    EXPECT_EQ(rank.allreduce(&value, &value, 1, SGT_FLOAT32, static_cast<sgt_reduction>(5)).status,
+              SGT_INVALID);
+    EXPECT_EQ(rank.allreduce(nullptr, &value, 1, SGT_FLOAT32, SGT_SUM).status, SGT_INVALID);
+    EXPECT_EQ(rank.allreduce(&value, &value, ~size_t{0}, SGT_FLOAT32, SGT_SUM).status, SGT_INVALID);
+    EXPECT_EQ(rank.broadcast(&value, &value, 1, SGT_FLOAT32, 2).status, SGT_INVALID);
+    EXPECT_EQ(rank.allreduce(nullptr, nullptr, 0, SGT_FLOAT32, SGT_SUM).status, SGT_OK);
+    EXPECT_EQ(rank.allreduce(&value, &value, 1, SGT_FLOAT32, SGT_SUM).status, SGT_OK);
+    EXPECT_EQ(value, 2.0f);
+  });
+}
+
+// Rank 1 never joins the all-reduce; a thread of rank 0 that owns nothing aborts.
+TEST_P(Flight, AbortFromAnotherThreadEndsEveryRank) {
+  std::atomic<bool> waiting{false};
+  run_ranks(3, setting(), [&](Rank& rank) {
+    std::thread aborter;
+    if (rank.rank == 0)
+      aborter = std::thread([&] {
+        while (!waiting) std::this_thread::yield();
+        std::this_thread::sleep_for(std::chrono::milliseconds(50));
+        transport().world_abort(rank.world);
+      });
+    waiting = waiting || rank.rank == 0;
+    if (rank.rank != 1) {
+      std::vector<float> data(100000, 1.0f);
+      const Outcome outcome = rank.allreduce(data.data(), data.data(), data.size(), SGT_FLOAT32, SGT_SUM);
+      EXPECT_EQ(outcome.status, SGT_ABORTED) << outcome.error.message;
+      EXPECT_EQ(outcome.error.culprit, 0);
+    }
+    if (aborter.joinable()) aborter.join();
+    // Also a rank that was in no operation learns of it, and nothing new begins.
+    sgt_error error{};
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    while (transport().world_status(rank.world, &error) == SGT_OK &&
+           std::chrono::steady_clock::now() < deadline)
+      std::this_thread::yield();
+    EXPECT_EQ(error.status, SGT_ABORTED);
+    EXPECT_EQ(rank.barrier().status, SGT_ABORTED);
+  });
+}
+
+TEST_P(Flight, AMissingRankEndsTheWaitAtTheDeadlineAndIsNamed) {
+  run_ranks(3, setting(1), [](Rank& rank) {
+    if (rank.rank == 2) {  // in the world, but elsewhere
+      sgt_error error{};
+      const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+      while (transport().world_status(rank.world, &error) == SGT_OK &&
+             std::chrono::steady_clock::now() < deadline)
+        std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      return;
+    }
+    std::vector<float> data(100000, 1.0f);
+    const Outcome outcome = rank.allreduce(data.data(), data.data(), data.size(), SGT_FLOAT32, SGT_SUM);
+    EXPECT_EQ(outcome.status, SGT_TIMEOUT);
+    EXPECT_EQ(outcome.error.culprit, 2) << outcome.error.message;
+    EXPECT_NE(std::string(outcome.error.message).find("rank 2 did not take part"), std::string::npos)
+        << outcome.error.message;
+  });
+}
+
+}  // namespace
+}  // namespace stepgate::transport::testing
