@@ -82,6 +82,11 @@ bool Process::wait_for(const std::string& text, std::chrono::seconds deadline) {
   return true;
 }
 
+bool Process::ended() const {
+  siginfo_t info{};
+  return waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid != 0;
+}
+
 int Process::reap(Clock::time_point deadline) {
   for (;;) {
     int status = 0;

@@ -28,6 +28,8 @@ class Process {
   pid_t pid() const { return pid_; }
   // Reads until `text` has been printed on stdout. False at the deadline or the end.
   bool wait_for(const std::string& text, std::chrono::seconds deadline = std::chrono::seconds(60));
+  // It has ended, and finish() would not wait.
+  bool ended() const;
   Outcome finish(std::chrono::seconds deadline = std::chrono::seconds(60));
 
  private:

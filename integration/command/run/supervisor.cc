@@ -15,6 +15,9 @@
 namespace stepgate::command {
 namespace {
 
+// timeout(1) and others signal a process and its group: the same wish arrives twice.
+constexpr std::chrono::milliseconds kOneWish{500};
+
 int open_signals() {
   sigset_t watched;
   sigemptyset(&watched);
@@ -102,9 +105,14 @@ void Supervisor::wait_for_events() {
 
 void Supervisor::handle_signal(int signal_number) {
   if (signal_number == SIGCHLD) return;  // reap() looks at every rank anyway
-  if (interrupted_) std::fputs("stepgate run: second signal, killing all ranks\n", stderr);
-  signal_running(interrupted_ ? SIGKILL : signal_number);
-  interrupted_ = true;
+  const Clock::time_point now = Clock::now();
+  if (!interrupted_at_) {
+    interrupted_at_ = now;
+    signal_running(signal_number);
+  } else if (now - *interrupted_at_ > kOneWish) {
+    std::fputs("stepgate run: second signal, killing all ranks\n", stderr);
+    signal_running(SIGKILL);
+  }
 }
 
 // Ranks that are seen to have ended in one go are ordered by how: a rank that a signal ended is

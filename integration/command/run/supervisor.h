@@ -58,7 +58,7 @@ class Supervisor {
   std::vector<Rank> ranks_;
   std::optional<Failure> failure_;
   std::optional<Clock::time_point> kill_at_;
-  bool interrupted_ = false;
+  std::optional<Clock::time_point> interrupted_at_;
 };
 
 }  // namespace stepgate::command

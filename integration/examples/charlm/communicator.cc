@@ -1,5 +1,6 @@
 #include "integration/examples/charlm/communicator.h"
 
+#include <exception>
 #include <stdexcept>
 #include <string>
 
@@ -20,8 +21,9 @@ Communicator::Communicator(const ncclUniqueId& id, unsigned rank, unsigned world
   if (result != ncclSuccess) fail(result, "ncclCommInitRank", nullptr);
 }
 
+// A rank that leaves because of an error must not wait for the others, as destroying would.
 Communicator::~Communicator() {
-  if (broken_) {
+  if (broken_ || std::uncaught_exceptions() > 0) {
     ncclCommAbort(comm_);
   } else {
     ncclCommDestroy(comm_);

@@ -1,7 +1,8 @@
 // An NCCL communicator with errors as exceptions.
 //
 // Thread: one per object. Order: collectives in one order on all ranks. Lock: none.
-// Ownership: owns the communicator; after an error it is aborted instead of destroyed.
+// Ownership: owns the communicator; after an error, and while an exception passes, it is aborted
+// instead of destroyed.
 #pragma once
 
 #include <cstddef>
