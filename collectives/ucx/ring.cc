@@ -120,6 +120,7 @@ Strand ring_reduce_scatter(Lane& lane, Place place, const Reducer& reducer, Scra
   const Ring ring{place};
   const Partial partial(pool, slice.chunk * slice.width);
   std::byte* result = at(recv, slice.slice * slice.chunk * slice.width);
+  if (place.size == 1) copy(result, at(send, slice.offset(0)), slice.bytes(0));
   for (int step = 0; step < ring.steps(); ++step) {
     post_reduce(lane, ring, slice, partial, send, step);
     co_await lane.all();

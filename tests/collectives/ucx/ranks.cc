@@ -1,5 +1,6 @@
 #include "tests/collectives/ucx/ranks.h"
 
+#include <cstdio>
 #include <thread>
 #include <vector>
 
@@ -10,6 +11,16 @@ sgt_unique_id new_id() {
   sgt_error error{};
   EXPECT_EQ(transport().unique_id(&id, &error), SGT_OK) << error.message;
   return id;
+}
+
+std::string to_hex(const sgt_unique_id& id) {
+  std::string hex;
+  for (const unsigned char byte : id.bytes) {
+    char digits[3];
+    std::snprintf(digits, sizeof digits, "%02x", byte);
+    hex += digits;
+  }
+  return hex;
 }
 
 Outcome finish(sgt_status status, sgt_op* op, const sgt_error& error) {

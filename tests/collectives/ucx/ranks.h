@@ -27,6 +27,7 @@ inline sgt_options options_of(const Setting& setting) {
 }
 
 sgt_unique_id new_id();
+std::string to_hex(const sgt_unique_id& id);
 
 // What a rank's calls came to.
 struct Outcome {
