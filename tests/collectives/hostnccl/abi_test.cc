@@ -51,27 +51,31 @@ struct CommCall {
   ncclResult_t (*call)(ncclComm_t);
 };
 
-int number;
-ncclResult_t state;
-float buffer[8];
+int any_int;
+ncclResult_t any_state;
+float any_floats[8];
 
 constexpr CommCall kCommCalls[] = {
-    {"CommCount", [](ncclComm_t c) { return ncclCommCount(c, &number); }},
-    {"CommUserRank", [](ncclComm_t c) { return ncclCommUserRank(c, &number); }},
-    {"CommCuDevice", [](ncclComm_t c) { return ncclCommCuDevice(c, &number); }},
-    {"CommGetAsyncError", [](ncclComm_t c) { return ncclCommGetAsyncError(c, &state); }},
+    {"CommCount", [](ncclComm_t c) { return ncclCommCount(c, &any_int); }},
+    {"CommUserRank", [](ncclComm_t c) { return ncclCommUserRank(c, &any_int); }},
+    {"CommCuDevice", [](ncclComm_t c) { return ncclCommCuDevice(c, &any_int); }},
+    {"CommGetAsyncError", [](ncclComm_t c) { return ncclCommGetAsyncError(c, &any_state); }},
     {"CommFinalize", [](ncclComm_t c) { return ncclCommFinalize(c); }},
     {"CommDestroy", [](ncclComm_t c) { return ncclCommDestroy(c); }},
     {"CommAbort", [](ncclComm_t c) { return ncclCommAbort(c); }},
     {"AllReduce",
-     [](ncclComm_t c) { return ncclAllReduce(buffer, buffer, 1, ncclFloat32, ncclSum, c, nullptr); }},
+     [](ncclComm_t c) { return ncclAllReduce(any_floats, any_floats, 1, ncclFloat32, ncclSum, c, nullptr); }},
     {"ReduceScatter",
-     [](ncclComm_t c) { return ncclReduceScatter(buffer, buffer, 1, ncclFloat32, ncclSum, c, nullptr); }},
-    {"AllGather", [](ncclComm_t c) { return ncclAllGather(buffer, buffer, 1, ncclFloat32, c, nullptr); }},
-    {"Broadcast", [](ncclComm_t c) { return ncclBroadcast(buffer, buffer, 1, ncclFloat32, 0, c, nullptr); }},
-    {"Bcast", [](ncclComm_t c) { return ncclBcast(buffer, 1, ncclFloat32, 0, c, nullptr); }},
+     [](ncclComm_t c) {
+       return ncclReduceScatter(any_floats, any_floats, 1, ncclFloat32, ncclSum, c, nullptr);
+     }},
+    {"AllGather",
+     [](ncclComm_t c) { return ncclAllGather(any_floats, any_floats, 1, ncclFloat32, c, nullptr); }},
+    {"Broadcast",
+     [](ncclComm_t c) { return ncclBroadcast(any_floats, any_floats, 1, ncclFloat32, 0, c, nullptr); }},
+    {"Bcast", [](ncclComm_t c) { return ncclBcast(any_floats, 1, ncclFloat32, 0, c, nullptr); }},
     {"Reduce",
-     [](ncclComm_t c) { return ncclReduce(buffer, buffer, 1, ncclFloat32, ncclSum, 0, c, nullptr); }},
+     [](ncclComm_t c) { return ncclReduce(any_floats, any_floats, 1, ncclFloat32, ncclSum, 0, c, nullptr); }},
 };
 
 ncclComm_t make_single() {
@@ -85,7 +89,7 @@ TEST(Abi, DeadHandlesAreInvalidArgumentsEverywhere) {
   ASSERT_EQ(ncclCommDestroy(destroyed), ncclSuccess);
   const ncclComm_t aborted = make_single();
   ASSERT_EQ(ncclCommAbort(aborted), ncclSuccess);
-  const auto foreign = reinterpret_cast<ncclComm_t>(&number);
+  const auto foreign = reinterpret_cast<ncclComm_t>(&any_int);
   for (const CommCall& row : kCommCalls) {
     for (const ncclComm_t comm : {ncclComm_t{nullptr}, destroyed, aborted, foreign}) {
       EXPECT_EQ(row.call(comm), ncclInvalidArgument) << row.name;
@@ -130,7 +134,7 @@ struct BadRank {
 TEST(Abi, InitRankRefusesBadRanksWithoutWaiting) {
   const ncclUniqueId id = new_id();
   for (const BadRank row : {BadRank{0, 0}, {-1, 0}, {2, 2}, {2, -1}, {1, 1}, {1 << 21, 0}}) {
-    ncclComm_t comm = reinterpret_cast<ncclComm_t>(&number);
+    ncclComm_t comm = reinterpret_cast<ncclComm_t>(&any_int);
     EXPECT_EQ(ncclCommInitRank(&comm, row.size, id, row.rank), ncclInvalidArgument)
         << row.size << ' ' << row.rank;
     EXPECT_EQ(comm, nullptr);
@@ -156,7 +160,8 @@ TEST(Abi, UniqueIdServesOneCommunicator) {
 TEST(Abi, FinalizedCommunicatorsTakeNoMoreWork) {
   run_ranks(2, [](int, ncclComm_t comm) {
     EXPECT_EQ(ncclCommFinalize(comm), ncclSuccess) << failure();
-    EXPECT_EQ(ncclAllReduce(buffer, buffer, 1, ncclFloat32, ncclSum, comm, nullptr), ncclInvalidUsage);
+    EXPECT_EQ(ncclAllReduce(any_floats, any_floats, 1, ncclFloat32, ncclSum, comm, nullptr),
+              ncclInvalidUsage);
     EXPECT_NE(failure().find("finalized"), std::string::npos) << failure();
   });
 }

@@ -24,15 +24,15 @@ std::shared_ptr<Communicator> make(FakeTransport* fake, int rank = 0, int size =
   return comm;
 }
 
-float in[64];
-float out[64];
+float source[64];
+float target[64];
 
 Request allreduce(std::size_t count) {
-  return {Collective::kAllReduce, in, out, count, ncclFloat32, ncclSum, 0};
+  return {Collective::kAllReduce, source, target, count, ncclFloat32, ncclSum, 0};
 }
 
 Request broadcast_from(int root) {
-  return {Collective::kBroadcast, in, out, 1, ncclFloat32, ncclSum, root};
+  return {Collective::kBroadcast, source, target, 1, ncclFloat32, ncclSum, root};
 }
 
 template <typename Condition>
@@ -174,11 +174,11 @@ TEST(Communicator, FinalizedTakesNoMoreOperations) {
 TEST(Communicator, OneRankCopiesWithoutATransport) {
   std::shared_ptr<Communicator> comm;
   ASSERT_TRUE(Communicator::create(nullptr, ncclUniqueId{}, 0, 1, Config{}, &comm).ok());
-  std::iota(in, in + 64, 1.0F);
-  std::fill(out, out + 64, 0.0F);
+  std::iota(source, source + 64, 1.0F);
+  std::fill(target, target + 64, 0.0F);
   ASSERT_TRUE(fly({{comm, allreduce(64)}}).ok());
-  EXPECT_TRUE(std::equal(in, in + 64, out));
-  EXPECT_TRUE(fly({{comm, {Collective::kReduce, in, in, 64, ncclFloat32, ncclAvg, 0}}}).ok());
+  EXPECT_TRUE(std::equal(source, source + 64, target));
+  EXPECT_TRUE(fly({{comm, {Collective::kReduce, source, source, 64, ncclFloat32, ncclAvg, 0}}}).ok());
   EXPECT_TRUE(comm->finalize().ok());
   EXPECT_TRUE(comm->destroy().ok());
 }

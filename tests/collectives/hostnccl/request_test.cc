@@ -10,9 +10,9 @@ namespace {
 constexpr int kRank = 1;
 constexpr int kSize = 4;
 constexpr std::size_t kCount = 4;
-alignas(8) unsigned char memory[1024];
+alignas(8) unsigned char arena[1024];
 
-// Buffers as offsets into `memory`, so that overlaps can be written down; kNull stands for NULL.
+// Buffers as offsets into `arena`, so that overlaps can be written down; kNull stands for NULL.
 constexpr int kNull = -1;
 
 struct Row {
@@ -32,7 +32,7 @@ void PrintTo(const Row& row, std::ostream* out) {
 }
 
 void* at(int offset) {
-  return offset == kNull ? nullptr : memory + offset;
+  return offset == kNull ? nullptr : arena + offset;
 }
 
 class RequestChecks : public testing::TestWithParam<Row> {};
@@ -100,7 +100,7 @@ TEST(ElementSize, OfEveryType) {
 }
 
 TEST(Request, RefusalNamesCallValueAndRange) {
-  const Request request{Collective::kBroadcast, memory, memory, 1, ncclInt8, ncclSum, 7};
+  const Request request{Collective::kBroadcast, arena, arena, 1, ncclInt8, ncclSum, 7};
   EXPECT_EQ(check(request, 0, kSize).message, "ncclBroadcast: root 7 is no rank; allowed: 0 to 3");
 }
 
