@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <fstream>
 #include <map>
-#include <regex>
 #include <set>
 #include <sstream>
 
@@ -29,19 +28,25 @@ std::string our_header() {
 
 // A declaration begins its line with the type that it returns.
 std::set<std::string> functions_in(const std::string& header) {
-  const std::regex declaration(R"((?:^|\n)(?:ncclResult_t|const char\*) (nccl\w+)\()");
   std::set<std::string> names;
-  for (std::sregex_iterator i(header.begin(), header.end(), declaration), end; i != end; ++i) {
-    names.insert((*i)[1]);
+  std::istringstream lines(header);
+  for (std::string line; std::getline(lines, line);) {
+    for (const std::string result : {"ncclResult_t ", "const char* "}) {
+      if (line.rfind(result + "nccl", 0) != 0) continue;
+      names.insert(line.substr(result.size(), line.find('(') - result.size()));
+    }
   }
   return names;
 }
 
+// The names before " = ".
 std::set<std::string> enumerators_in(const std::string& text) {
-  const std::regex enumerator(R"((nccl\w+) = )");
   std::set<std::string> names;
-  for (std::sregex_iterator i(text.begin(), text.end(), enumerator), end; i != end; ++i)
-    names.insert((*i)[1]);
+  for (std::size_t at = text.find(" = "); at != std::string::npos; at = text.find(" = ", at + 1)) {
+    const std::size_t begin = text.find_last_of(" {(,\n", at - 1) + 1;
+    const std::string name = text.substr(begin, at - begin);
+    if (name.rfind("nccl", 0) == 0) names.insert(name);
+  }
   return names;
 }
 
