@@ -277,6 +277,8 @@ stepgate_status Gate::step_wait(std::uint32_t set, stepgate_decision* out) {
     s = last_stream_;
   }
   if (device_.synchronize(s) != device::Code::kOk) {
+    const std::lock_guard lock(mutex_);
+    broken_ = true;  // a decision may have come, and this rank cannot follow it
     return fail(STEPGATE_UNDECIDED, std::string("stepgate_step_wait: ") + device_.last_error());
   }
   const std::lock_guard lock(mutex_);
@@ -285,7 +287,8 @@ stepgate_status Gate::step_wait(std::uint32_t set, stepgate_decision* out) {
   if (out != nullptr) {
     const SetBlock& block = mirror_.get()->sets[set];
     const bool known = block.decided_step == step_;
-    const Decision d = known ? block.decision : undecided_step(mirror_.get()->latched_scale);
+    Decision d = known ? block.decision : undecided_step(mirror_.get()->latched_scale);
+    if (status == STEPGATE_RELEASED) d.released = 1;
     fill_decision(d, step_, mirror_.get()->scaler.scale, out);
     out->multiplier = known ? block.outputs.multiplier : 1;
     out->grad_scale = known ? block.outputs.grad_scale : 1;
