@@ -169,31 +169,35 @@ Request Fabric::send(int peer, const void* data, size_t bytes, uint64_t tag) {
   return Request(ucp_tag_send_nbx(to.handle, data, bytes, tag, &params));
 }
 
-// Always as a request: UCX 1.13 does not report the length of a receive that completes at once.
-Request Fabric::receive(void* data, size_t bytes, uint64_t tag) {
+// Always as a request: UCX 1.13 does not report the length of a receive that completes at once. And always
+// with an endpoint of ours to the sender: UCX answers a long message over one of its own making otherwise,
+// which nobody can close, and a receive that hangs on it makes ucp_worker_destroy abort the process.
+Request Fabric::receive(int peer, void* data, size_t bytes, uint64_t tag) {
+  if (endpoint(peer).failure != UCS_OK) return Request(UCS_STATUS_PTR(endpoint(peer).failure));
   ucp_request_param_t params{};
   params.op_attr_mask = UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
   return Request(ucp_tag_recv_nbx(worker_, data, bytes, tag, ~uint64_t{0}, &params));
 }
 
-void Fabric::close_endpoints(Deadline deadline) {
-  if (closed_) return;
-  closed_ = true;
-  std::vector<Request> closing;
+bool Fabric::close_endpoints(Deadline deadline) {
   for (Endpoint& endpoint : endpoints_) {
     if (endpoint.handle == nullptr) continue;
     ucp_request_param_t params{};
     params.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
     params.flags = UCP_EP_CLOSE_FLAG_FORCE;  // legal in error mode PEER only
-    closing.emplace_back(ucp_ep_close_nbx(endpoint.handle, &params));
+    closing_.emplace_back(ucp_ep_close_nbx(endpoint.handle, &params));
     endpoint.handle = nullptr;
     endpoint.failure = UCS_ERR_CANCELED;
   }
-  while (!closing.empty() && !deadline.passed()) {
+  const auto close = [this] {
+    std::erase_if(closing_, [](Request& r) { return r.done_sending(); });
+    return closing_.empty();
+  };
+  while (!close() && !deadline.passed()) {
     progress();
-    std::erase_if(closing, [](Request& r) { return r.done_sending(); });
-    if (!closing.empty()) sched_yield();
+    sched_yield();
   }
+  return closing_.empty();
 }
 
 }  // namespace stepgate::transport

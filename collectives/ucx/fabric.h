@@ -67,7 +67,7 @@ class Fabric {
   void set_peers(std::vector<std::string> addresses) { addresses_ = std::move(addresses); }
 
   Request send(int peer, const void* data, size_t bytes, uint64_t tag);
-  Request receive(void* data, size_t bytes, uint64_t tag);
+  Request receive(int peer, void* data, size_t bytes, uint64_t tag);
   bool progress() { return ucp_worker_progress(worker_) != 0; }
 
   // True: nothing is pending and the next event makes event_fd() readable.
@@ -78,8 +78,9 @@ class Fabric {
   int failed_peer() const { return failed_peer_; }
 
   // Closes every endpoint by force: nothing more is delivered. Sends posted to them complete, with an
-  // error if they must. Idempotent.
-  void close_endpoints(Deadline deadline);
+  // error if they must. False: some were still open at the deadline; call again, or never destroy this
+  // fabric, since UCX aborts the process over a worker that is not at rest.
+  bool close_endpoints(Deadline deadline);
 
   // Compile-time and run-time UCX agree in major and minor version; else throws SGT_VERSION.
   static void check_version();
@@ -104,7 +105,7 @@ class Fabric {
   std::vector<std::string> addresses_;
   std::vector<Endpoint> endpoints_;  // by rank
   int failed_peer_ = -1;
-  bool closed_ = false;
+  std::vector<Request> closing_;
 };
 
 }  // namespace stepgate::transport

@@ -18,7 +18,7 @@ void Lane::send(int to, const void* data, size_t bytes, uint32_t step) {
 }
 
 void Lane::receive(int from, void* data, size_t bytes, uint32_t step) {
-  posted_.push_back({fabric_.receive(data, bytes, tag(tag_, step, from)), from, true, bytes});
+  posted_.push_back({fabric_.receive(from, data, bytes, tag(tag_, step, from)), from, true, bytes});
 }
 
 bool Lane::finished(Posted& posted) {

@@ -8,8 +8,13 @@ Operation::Operation(World& world, Fabric& fabric, int rank, uint32_t sequence, 
 bool Operation::advance() {
   if (failure_.status != SGT_OK) return false;
   const uint64_t before = moves_;
-  while (next_ < plan_.strands && running_.size() < plan_.window) launch();
-  std::erase_if(running_, [this](auto& running) { return failure_.status == SGT_OK && step(*running); });
+  try {
+    while (next_ < plan_.strands && running_.size() < plan_.window) launch();
+    std::erase_if(running_, [this](auto& running) { return failure_.status == SGT_OK && step(*running); });
+  } catch (
+      const std::exception& error) {  // a buffer could not be had: the peers wait in vain, so all must know
+    failure_ = {SGT_SYSTEM, rank_, error.what()};
+  }
   return moves_ != before;
 }
 

@@ -61,14 +61,20 @@ World::~World() {
   const std::lock_guard lock(mutex_);
   if (fabric_ == nullptr) return;
   if (!broken()) leave();
-  for (Operation* operation : active_) operation->cancel();
-  fabric_->close_endpoints(Deadline::after(kSettleSeconds));
-  settle(Deadline::after(kSettleSeconds));
-  active_.clear();
+  end_messages();
+  control_.close();
+  if (!at_rest_) abandon();
   operations_.clear();
   graveyard_.clear();
   fabric_.reset();
-  control_.close();
+}
+
+// UCX holds on to messages that neither cancelling nor closing ended, as seen after a death in the middle
+// of a long transfer. Destroying their worker would abort the process; unused, it harms nobody.
+void World::abandon() {
+  for (auto& operation : operations_) static_cast<void>(operation.release());
+  for (auto& operation : graveyard_) static_cast<void>(operation.release());
+  static_cast<void>(fabric_.release());
 }
 
 void World::leave() {
@@ -79,7 +85,7 @@ void World::leave() {
   while (!all_left_ && !broken() && !deadline.passed()) {
     if (slice())
       backoff.reset();
-    else if (!backoff.pause())
+    else if (!backoff.pause() && fabric_->arm())
       sleep();
     listen();
   }
@@ -98,9 +104,10 @@ Operation* World::begin(Operation::Plan plan) {
 }
 
 void World::require_sound() {
-  Failure failure;
-  if (broken() || abort_requested_)
-    throw Error(status(&failure) == SGT_OK ? Failure{SGT_ABORTED, place_.rank, "aborted"} : failure);
+  if (!broken() && !abort_requested_) return;
+  const std::lock_guard lock(failure_mutex_);
+  throw Error(broken() ? failure_
+                       : Failure{SGT_ABORTED, place_.rank, rank_text(place_.rank) + " aborted the world"});
 }
 
 sgt_status World::status_of(const Operation& operation, Failure* failure) {
@@ -148,7 +155,7 @@ void World::sleep() {
 // An operation that is released unfinished is finished first: its peers count on it.
 void World::release(Operation* operation) {
   Failure failure;
-  if (!operation->done() && !broken()) wait(*operation, &failure);
+  wait(*operation, &failure);
   const std::lock_guard lock(mutex_);
   std::erase(active_, operation);
   const auto it = std::find_if(operations_.begin(), operations_.end(),
@@ -165,9 +172,11 @@ bool World::slice() {
     return false;
   }
   bool moved = fabric_->progress();
-  for (size_t i = active_.size(); i-- > 0 && i < active_.size();) {
-    moved = active_[i]->advance() || moved;
-    collect(*active_[i]);
+  for (size_t i = 0; i < active_.size();) {
+    Operation* operation = active_[i];
+    moved = operation->advance() || moved;
+    collect(*operation);
+    if (i < active_.size() && active_[i] == operation) ++i;
   }
   if (!broken() && fabric_->failed_peer() >= 0) suspect(fabric_->failed_peer(), "its endpoint failed");
   const Time now = Clock::now();
@@ -257,15 +266,16 @@ void World::fail(Failure failure, bool tell) {
     failure_ = std::move(failure);
     status_.store(failure_.status, std::memory_order_release);
   }
-  for (Operation* operation : active_) operation->cancel();
-  fabric_->close_endpoints(Deadline::after(kSettleSeconds));
-  settle(Deadline::after(kSettleSeconds));
-  active_.clear();
+  end_messages();
   raise_event(wake_);
 }
 
-// Buffers go back to the caller soon; UCX should be done with them by then.
-void World::settle(Deadline deadline) {
+// Buffers go back to the caller soon; UCX should be done with them by then. After this nobody drives the
+// worker again, so that even a message that did not end touches nothing.
+void World::end_messages() {
+  for (Operation* operation : active_) operation->cancel();
+  const Deadline deadline = Deadline::after(kSettleSeconds);
+  const bool closed = fabric_->close_endpoints(deadline);
   const auto outstanding = [this] {
     return std::any_of(active_.begin(), active_.end(), [](Operation* o) { return !o->settled(); });
   };
@@ -273,6 +283,8 @@ void World::settle(Deadline deadline) {
     fabric_->progress();
     sched_yield();
   }
+  at_rest_ = at_rest_ && closed && !outstanding();
+  active_.clear();
 }
 
 sgt_status World::status(Failure* failure) {

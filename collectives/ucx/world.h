@@ -72,7 +72,8 @@ class World {
   void check_deadlines(Time now);
   void suspect(int peer, const std::string& words);
   void fail(Failure failure, bool tell);
-  void settle(Deadline deadline);
+  void end_messages();
+  void abandon();
   int waits_for() const;
   void sleep();
   void leave();
@@ -96,6 +97,7 @@ class World {
   Time attended_since_{};
   bool closing_ = false;
   bool all_left_ = false;
+  bool at_rest_ = true;  // no message of an ended operation is known to UCX
 
   std::atomic<bool> abort_requested_{false};
   std::atomic<sgt_status> status_{SGT_OK};
