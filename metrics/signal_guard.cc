@@ -15,7 +15,10 @@ SignalGuard::SignalGuard() noexcept {
 }
 
 SignalGuard::~SignalGuard() {
-  sigaction(SIGPIPE, &pipe_, nullptr);
+  // Only where it was changed to "ignored" meanwhile: another thread of the job may have set its own.
+  struct sigaction now {};
+  sigaction(SIGPIPE, nullptr, &now);
+  if (now.sa_handler == SIG_IGN) sigaction(SIGPIPE, &pipe_, nullptr);
   pthread_sigmask(SIG_SETMASK, &mask_, nullptr);
 }
 
