@@ -83,7 +83,7 @@ class Gate final : public metrics::RecordSource {
   stepgate_status enforce_begin(device::Stream s);
   stepgate_status enforce_end(device::Stream s);
 
-  // ---- one step (gate_step.cc)
+  // ---- one step (gate_step.cc, gate_outcome.cc)
   stepgate_status step_begin(device::Stream s);
   stepgate_status scale(double* out);
   stepgate_status veto(device::Stream s);

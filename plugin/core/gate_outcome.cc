@@ -1,0 +1,118 @@
+// Gate: handing a decision out: waiting for it, applying it, the fixed outputs.
+#include <limits>
+#include <string>
+
+#include "plugin/core/gate.h"
+#include "plugin/core/last_error.h"
+
+namespace stepgate::gate {
+namespace {
+
+std::string set_text(std::uint32_t set) {
+  return "set " + std::to_string(set) + "; allowed: 0 to " + std::to_string(kMaxSets - 1);
+}
+
+}  // namespace
+
+stepgate_status Gate::verdict_locked(std::uint32_t set) const {
+  const GateBlock& g = *mirror_.get();
+  const SetBlock& s = g.sets[set];
+  const std::string step = "step " + std::to_string(step_);
+  if (g.released) {
+    return fail(STEPGATE_RELEASED, step +
+                                       ": the agreement has ended (a rank failed, is missing, or ranks "
+                                       "diverged); use your own check and leave with stepgate_enforce_end");
+  }
+  if (step_ == 0 || s.decided_step != step_) {
+    return fail(STEPGATE_UNDECIDED, step + ": no decision reached this rank; apply nothing");
+  }
+  if (s.decision.diverged && options_.policy.divergence == DivergencePolicy::kError) {
+    return fail(STEPGATE_DIVERGED, step + ": ranks hold different state; odd rank " +
+                                       std::to_string(s.decision.odd_rank) + " (-1: not one alone)");
+  }
+  return STEPGATE_OK;
+}
+
+stepgate_status Gate::step_wait(std::uint32_t set, stepgate_decision* out) {
+  if (set >= kMaxSets) return fail(STEPGATE_INVALID, "stepgate_step_wait: " + set_text(set));
+  device::Stream s = nullptr;
+  {
+    const std::lock_guard lock(mutex_);
+    s = last_stream_;
+  }
+  if (device_.synchronize(s) != device::Code::kOk) {
+    const std::lock_guard lock(mutex_);
+    broken_ = true;  // a decision may have come, and this rank cannot follow it
+    return fail(STEPGATE_UNDECIDED, std::string("stepgate_step_wait: ") + device_.last_error());
+  }
+  const std::lock_guard lock(mutex_);
+  if (step_ == 0) return fail(STEPGATE_INVALID, "stepgate_step_wait: no step has been begun");
+  const stepgate_status status = verdict_locked(set);
+  if (out != nullptr) {
+    const SetBlock& block = mirror_.get()->sets[set];
+    const bool known = block.decided_step == step_;
+    Decision d = known ? block.decision : undecided_step(mirror_.get()->latched_scale);
+    if (status == STEPGATE_RELEASED) d.released = 1;
+    fill_decision(d, step_, mirror_.get()->scaler.scale, out);
+    out->multiplier = known ? block.outputs.multiplier : 1;
+    out->grad_scale = known ? block.outputs.grad_scale : 1;
+  }
+  return status;
+}
+
+void Gate::fill_decision(const Decision& d, std::uint64_t step, double next_scale,
+                         stepgate_decision* out) const {
+  out->step = step;
+  out->skip = d.skip != 0;
+  out->reason = static_cast<stepgate_reason>(d.reason);
+  out->overflow = d.overflow != 0;
+  out->released = d.released != 0;
+  out->diverged = d.diverged != 0;
+  out->offender = d.offender;
+  out->norm = d.skip ? std::numeric_limits<double>::quiet_NaN() : d.norm;
+  out->clip = d.clip;
+  out->scale = d.scale;
+  out->next_scale = next_scale;
+  out->multiplier = d.multiplier;
+  out->grad_scale = d.grad_scale;
+}
+
+stepgate_status Gate::apply(std::uint32_t set, device::Stream s) {
+  const std::lock_guard lock(mutex_);
+  if (set >= kMaxSets) return fail(STEPGATE_INVALID, "stepgate_apply: " + set_text(set));
+  if (options_.policy.unscale != UnscaleMode::kApply) {
+    return fail(STEPGATE_INVALID, "stepgate_apply: the gate's unscale mode is deferred; allowed: apply");
+  }
+  const std::uint32_t bit = 1u << set;
+  if (!(decided_ & bit) || (applied_sets_ & bit)) {
+    return fail(STEPGATE_INVALID, "stepgate_apply: needs a decided step and runs once in it");
+  }
+  applied_sets_ |= bit;
+  last_stream_ = s;
+  const Outputs* outputs = &block_.get()->sets[set].outputs;
+  for (std::uint32_t i = 0; i < ranges_.slots(); ++i) {
+    const Range& r = ranges_.slot(i);
+    if (!r.declared || !r.spec.result || r.spec.set != set || r.absent) continue;
+    for (const device::Segment& seg : r.spec.segments) {
+      device::Apply job;
+      job.data = const_cast<void*>(seg.data);
+      job.count = seg.count;
+      job.stored = r.spec.type;
+      job.outputs = outputs;
+      if (device_.apply(s, job) != device::Code::kOk) {
+        return fail(STEPGATE_FAILED, "stepgate_apply: range '" + r.spec.name + "': " + device_.last_error());
+      }
+    }
+  }
+  device_.mark_applied(s, block_.get(), set);
+  mirror_locked(s);
+  return STEPGATE_OK;
+}
+
+stepgate_status Gate::outputs(std::uint32_t set, const Outputs** out) {
+  if (set >= kMaxSets) return fail(STEPGATE_INVALID, "stepgate_outputs: " + set_text(set));
+  *out = &block_.get()->sets[set].outputs;
+  return STEPGATE_OK;
+}
+
+}  // namespace stepgate::gate
