@@ -1,0 +1,272 @@
+// Every variable of the configuration: what is taken, what is refused and in which words.
+#include "plugin/core/configuration.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <map>
+#include <regex>
+#include <set>
+#include <sstream>
+
+#include "plugin/core/config_table.h"
+
+namespace stepgate::gate {
+namespace {
+
+using Variables = std::map<std::string, std::string>;
+
+Environment environment(const Variables& variables) {
+  return [&variables](const char* name) {
+    const auto it = variables.find(name);
+    return it != variables.end() ? it->second.c_str() : nullptr;
+  };
+}
+
+Configuration read(const Variables& variables) {
+  Configuration c;
+  std::string error;
+  EXPECT_TRUE(read_configuration(environment(variables), &c, &error)) << error;
+  EXPECT_EQ(error, "");
+  return c;
+}
+
+std::string refusal(const Variables& variables) {
+  Configuration c;
+  c.job_name = "untouched";
+  std::string error;
+  EXPECT_FALSE(read_configuration(environment(variables), &c, &error));
+  EXPECT_EQ(c.job_name, "untouched") << "a refused configuration was half taken over";
+  return error;
+}
+
+const ConfigEntry* entry_of(const std::string& name) {
+  for (const ConfigEntry& e : config_table()) {
+    if (name == e.name) return &e;
+  }
+  return nullptr;
+}
+
+// What each row of the table takes and refuses. `beside`: what must be set with it.
+struct Row {
+  const char* name;
+  std::vector<const char*> good, bad;
+  Variables beside = {};
+};
+
+const std::vector<Row>& rows() {
+  static const std::vector<Row> all = {
+      {"STEPGATE_MODE", {"off", "observe", "enforce"}, {"on", "Enforce", "1", " off"}},
+      {"STEPGATE_RULE",
+       {"stepgate", "torch", "apex", "megatron", "deepspeed", "deepspeed-consecutive", "static", "none"},
+       {"Torch", "pytorch", "0"}},
+      {"STEPGATE_INITIAL_SCALE", {"1", "65536", "0.5", "1e3"}, {"0", "-1", "nan", "inf", "1e39", "2x", "x"}},
+      {"STEPGATE_GROWTH", {"2", "1.5"}, {"1", "0.5", "-2", "nan", "inf", "1e39"}},
+      {"STEPGATE_BACKOFF", {"0.5", "0.999"}, {"0", "1", "2", "-0.5", "nan"}},
+      {"STEPGATE_INTERVAL", {"1", "2000"}, {"0", "-1", "1.5", "99999999999", "two"}},
+      {"STEPGATE_HYSTERESIS", {"1", "3"}, {"0", "-2", "1.5"}, {{"STEPGATE_RULE", "apex"}}},
+      {"STEPGATE_MINIMUM_SCALE", {"1", "0.25"}, {"0", "-1", "nan"}},
+      {"STEPGATE_MAXIMUM_SCALE", {"65536", "1e9"}, {"0", "-1", "inf"}},
+      {"STEPGATE_MAX_NORM", {"0", "1", "0.1"}, {"-1", "nan", "inf", "1,0"}},
+      {"STEPGATE_SKIP_NORM", {"0", "100"}, {"-0.1", "nan", "inf"}},
+      {"STEPGATE_UNSCALE", {"deferred", "apply"}, {"in_hook", "APPLY"}},
+      {"STEPGATE_DIVERGENCE", {"report", "veto", "error"}, {"abort"}},
+      {"STEPGATE_ATTRIBUTION", {"auto", "on", "off"}, {"true"}},
+      {"STEPGATE_ACTIVATION_TIMEOUT", {"0.5", "600"}, {"0", "-1", "never"}},
+      {"STEPGATE_METRICS", {"on", "off"}, {"yes"}},
+      {"STEPGATE_METRICS_ADDR", {"0.0.0.0"}, {}},
+      {"STEPGATE_METRICS_PORT", {"0", "65535"}, {"-1", "65536", "http"}},
+      {"STEPGATE_METRICS_TEXTFILE_DIR", {"/tmp"}, {}},
+      {"STEPGATE_METRICS_FILE_SD_DIR", {"/tmp"}, {}},
+      {"STEPGATE_METRICS_BUCKETS", {"1", "4096"}, {"0", "4097"}},
+      {"STEPGATE_JOB_NAME", {"any thing"}, {}},
+      {"STEPGATE_RUN_ID", {"42"}, {}},
+      {"STEPGATE_ANOMALY_SKIPS_IN_ROW", {"1", "10"}, {"0", "-1", "x"}},
+      {"STEPGATE_ANOMALY_FLOOR_WINDOW", {"1", "100"}, {"0", "1.5"}},
+      {"STEPGATE_ANOMALY_UNDERFLOW_JUMP", {"0.5", "1"}, {"0", "-1", "1.5", "nan"}},
+      {"STEPGATE_LOG", {"off", "error", "warn", "info"}, {"debug"}},
+      {"RANK", {"0", "7"}, {"-1", "a", "8"}, {{"WORLD_SIZE", "8"}}},
+      {"WORLD_SIZE", {"1", "4096"}, {"0", "-4", "4x"}},
+      {"LOCAL_RANK", {"0", "3"}, {"-1", "x"}},
+      {"LOCAL_WORLD_SIZE", {"1", "8"}, {"0", "x"}},
+  };
+  return all;
+}
+
+Variables with(const Row& row, const char* value) {
+  Variables v = row.beside;
+  v[row.name] = value;
+  return v;
+}
+
+TEST(Configuration, EveryRowOfTheTableIsTested) {
+  std::set<std::string> tested, known;
+  for (const Row& r : rows()) tested.insert(r.name);
+  for (const ConfigEntry& e : config_table()) known.insert(e.name);
+  EXPECT_EQ(tested, known);
+}
+
+TEST(Configuration, GoodValuesAreTaken) {
+  for (const Row& row : rows()) {
+    for (const char* value : row.good) {
+      SCOPED_TRACE(std::string(row.name) + "=" + value);
+      read(with(row, value));
+    }
+  }
+}
+
+TEST(Configuration, BadValuesAreRefusedWithNameValueAndWhatIsAllowed) {
+  for (const Row& row : rows()) {
+    for (const char* value : row.bad) {
+      const std::string error = refusal(with(row, value));
+      EXPECT_NE(error.find(std::string(row.name) + "='" + value + "'"), std::string::npos) << error;
+      if (std::string(row.name) == "RANK") continue;  // 8 of 8: told with the world's size
+      EXPECT_NE(error.find(entry_of(row.name)->allowed), std::string::npos) << error;
+    }
+  }
+}
+
+TEST(Configuration, EmptyIsUnset) {
+  Variables all;
+  for (const ConfigEntry& e : config_table()) all[e.name] = "";
+  const Configuration c = read(all);
+  EXPECT_EQ(c.mode, Mode::kObserve);
+  EXPECT_EQ(c.metrics_port, 19470u);
+  EXPECT_FALSE(c.scaler.rule.has_value());
+  EXPECT_EQ(c.metrics_address, "127.0.0.1");
+  EXPECT_EQ(c.world, 1u);
+}
+
+TEST(Configuration, ValuesArriveWhereTheyBelong) {
+  const Configuration c = read({{"STEPGATE_MODE", "enforce"},
+                                {"STEPGATE_RULE", "megatron"},
+                                {"STEPGATE_INITIAL_SCALE", "128"},
+                                {"STEPGATE_GROWTH", "3"},
+                                {"STEPGATE_BACKOFF", "0.25"},
+                                {"STEPGATE_INTERVAL", "10"},
+                                {"STEPGATE_HYSTERESIS", "4"},
+                                {"STEPGATE_MINIMUM_SCALE", "2"},
+                                {"STEPGATE_MAX_NORM", "1.5"},
+                                {"STEPGATE_SKIP_NORM", "9"},
+                                {"STEPGATE_UNSCALE", "apply"},
+                                {"STEPGATE_DIVERGENCE", "error"},
+                                {"STEPGATE_ATTRIBUTION", "off"},
+                                {"STEPGATE_METRICS", "off"},
+                                {"STEPGATE_METRICS_PORT", "7"},
+                                {"STEPGATE_ANOMALY_SKIPS_IN_ROW", "4"},
+                                {"STEPGATE_ANOMALY_FLOOR_WINDOW", "20"},
+                                {"STEPGATE_ANOMALY_UNDERFLOW_JUMP", "0.5"},
+                                {"STEPGATE_LOG", "info"},
+                                {"RANK", "3"},
+                                {"WORLD_SIZE", "5"},
+                                {"LOCAL_RANK", "1"},
+                                {"LOCAL_WORLD_SIZE", "2"}});
+  EXPECT_EQ(c.mode, Mode::kEnforce);
+  EXPECT_EQ(c.max_norm, 1.5);
+  EXPECT_EQ(c.skip_norm, 9);
+  EXPECT_EQ(c.unscale, UnscaleMode::kApply);
+  EXPECT_EQ(c.divergence, DivergencePolicy::kError);
+  EXPECT_EQ(c.attribution, Attribution::kOff);
+  EXPECT_FALSE(c.metrics);
+  EXPECT_EQ(c.metrics_port, 7u);
+  EXPECT_EQ(c.anomaly_skips_in_row, 4u);
+  EXPECT_EQ(c.anomaly_floor_window, 20u);
+  EXPECT_EQ(c.anomaly_underflow_jump, 0.5);
+  EXPECT_EQ(c.log, LogLevel::kInfo);
+  EXPECT_EQ(c.rank, 3u);
+  EXPECT_EQ(c.world, 5u);
+  EXPECT_EQ(c.local_rank, 1u);
+  EXPECT_EQ(c.local_world, 2u);
+  ScalerParams p;
+  std::string error;
+  ASSERT_TRUE(resolve_scaler(c.scaler, &p, &error)) << error;
+  EXPECT_EQ(p.rule, ScalerRule::kMegatron);
+  EXPECT_EQ(p.initial_scale, 128);
+  EXPECT_EQ(p.growth, 3);
+  EXPECT_EQ(p.backoff, 0.25);
+  EXPECT_EQ(p.interval, 10u);
+  EXPECT_EQ(p.hysteresis, 4u);
+  EXPECT_EQ(p.minimum, 2);
+}
+
+// A parameter that a rule does not have would be ignored silently: it is refused instead.
+TEST(Configuration, ParametersThatTheRuleDoesNotHaveAreRefused) {
+  const std::map<std::string, const char*> parameters = {
+      {"STEPGATE_HYSTERESIS", "2"}, {"STEPGATE_MINIMUM_SCALE", "1"}, {"STEPGATE_MAXIMUM_SCALE", "1e6"},
+      {"STEPGATE_GROWTH", "2"},     {"STEPGATE_BACKOFF", "0.5"},     {"STEPGATE_INTERVAL", "100"}};
+  const auto has = [](ScalerRule r, const std::string& name) {
+    if (name == "STEPGATE_HYSTERESIS") return rule_has_hysteresis(r);
+    if (name == "STEPGATE_MINIMUM_SCALE") return rule_has_minimum(r);
+    if (name == "STEPGATE_MAXIMUM_SCALE") return rule_has_maximum(r);
+    if (name == "STEPGATE_BACKOFF") return rule_has_backoff(r);
+    return rule_has_growth(r);
+  };
+  for (std::uint32_t i = 0; i < kScalerRuleCount; ++i) {
+    const auto rule = static_cast<ScalerRule>(i);
+    for (const auto& [name, value] : parameters) {
+      const Variables v = {{"STEPGATE_RULE", scaler_rule_name(rule)}, {name, value}};
+      SCOPED_TRACE(std::string(scaler_rule_name(rule)) + " and " + name);
+      if (has(rule, name)) {
+        read(v);
+        continue;
+      }
+      const std::string error = refusal(v);
+      EXPECT_NE(error.find(std::string("'") + scaler_rule_name(rule) + "'"), std::string::npos) << error;
+    }
+  }
+}
+
+TEST(Configuration, RelationsAreChecked) {
+  EXPECT_NE(refusal({{"STEPGATE_MINIMUM_SCALE", "100"}, {"STEPGATE_MAXIMUM_SCALE", "10"}}).find("minimum"),
+            std::string::npos);
+  EXPECT_NE(refusal({{"RANK", "4"}, {"WORLD_SIZE", "4"}}).find("= 3"), std::string::npos);
+  EXPECT_NE(refusal({{"STEPGATE_RULE", "none"}, {"STEPGATE_INITIAL_SCALE", "2"}}).find("none"),
+            std::string::npos);
+}
+
+// The text of configuration.cc: every name that it reads is a row of the table, and every row is read.
+TEST(Configuration, TableAndReaderNameTheSameVariables) {
+  std::ifstream file("plugin/core/configuration.cc");
+  ASSERT_TRUE(file.good()) << "run from the repository's root";
+  std::stringstream text;
+  text << file.rdbuf();
+  const std::string source = text.str();
+  const std::regex call(R"#(r\.(?:text|number|integer|choice|rule)\("([A-Z_]+)")#");
+  std::set<std::string> read_names, table_names;
+  for (std::sregex_iterator it(source.begin(), source.end(), call), end; it != end; ++it) {
+    EXPECT_TRUE(read_names.insert((*it)[1]).second) << (*it)[1] << " is read twice";
+  }
+  for (const ConfigEntry& e : config_table()) table_names.insert(e.name);
+  EXPECT_EQ(read_names, table_names);
+}
+
+TEST(Configuration, DigestTellsEveryFieldApart) {
+  const ScalerParams p = default_params(ScalerRule::kMegatron);
+  const StepPolicy policy;
+  const std::uint32_t base = configuration_digest(p, policy);
+  EXPECT_EQ(base, configuration_digest(p, policy));
+  std::set<std::uint32_t> digests = {base};
+  const auto add = [&](auto change) {
+    ScalerParams q = p;
+    StepPolicy r = policy;
+    change(q, r);
+    EXPECT_TRUE(digests.insert(configuration_digest(q, r)).second);
+  };
+  add([](ScalerParams& q, StepPolicy&) { q.rule = ScalerRule::kTorch; });
+  add([](ScalerParams& q, StepPolicy&) { q.hysteresis = 7; });
+  add([](ScalerParams& q, StepPolicy&) { q.initial_scale = 3; });
+  add([](ScalerParams& q, StepPolicy&) { q.growth = 3; });
+  add([](ScalerParams& q, StepPolicy&) { q.backoff = 0.75; });
+  add([](ScalerParams& q, StepPolicy&) { q.interval = 3; });
+  add([](ScalerParams& q, StepPolicy&) { q.minimum = 3; });
+  add([](ScalerParams& q, StepPolicy&) { q.maximum = 3; });
+  add([](ScalerParams&, StepPolicy& r) { r.max_norm = 1; });
+  add([](ScalerParams&, StepPolicy& r) { r.skip_norm = 1; });
+  add([](ScalerParams&, StepPolicy& r) { r.unscale = UnscaleMode::kApply; });
+  add([](ScalerParams&, StepPolicy& r) { r.divergence = DivergencePolicy::kReport; });
+  add([](ScalerParams&, StepPolicy& r) { r.world = 2; });
+  add([](ScalerParams&, StepPolicy& r) { r.release_after = 4; });
+}
+
+}  // namespace
+}  // namespace stepgate::gate

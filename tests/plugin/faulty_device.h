@@ -1,0 +1,134 @@
+// FaultyDevice: a HostDevice that fails chosen calls, as a driver might.
+//
+//   device.fail_at(7);                              the 8th call from now on, whichever it is
+//   device.fail(FaultyDevice::kScan, 0, 2);         the next two scans
+//
+// A failed call does nothing: that is what the Device contract promises.
+// Thread: one rank's, and the gate's own helper thread; counters are atomic. Lock: none.
+// Ownership: the device must outlive the gate on it.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <limits>
+
+#include "collectives/device/host/host_device.h"
+
+namespace stepgate::test {
+
+class FaultyDevice final : public device::Device {
+ public:
+  enum Call {
+    kAllocate,
+    kCopyIn,
+    kCopyOut,
+    kScan,
+    kApply,
+    kBeginStep,
+    kSummarize,
+    kDecide,
+    kUpdateScale,
+    kVeto,
+    kMarkApplied,
+    kPublish,
+    kSynchronize,
+    kCalls
+  };
+  static constexpr std::array<const char*, kCalls> kNames = {
+      "allocate", "copy_in", "copy_out", "scan",         "apply",   "begin_step", "summarize",
+      "decide",   "update",  "veto",     "mark_applied", "publish", "synchronize"};
+  static constexpr std::int64_t kForEver = std::numeric_limits<std::int64_t>::max();
+
+  FaultyDevice() { heal(); }
+
+  // Fails `count` calls of one kind, after `after` more of them have worked.
+  void fail(Call call, std::int64_t after, std::int64_t count = 1) {
+    seen_[call] = 0;
+    first_[call] = after;
+    last_[call] = count == kForEver ? kForEver : after + count;
+  }
+  // Fails the n-th call of any kind from now on, and all after it where `for_ever`.
+  void fail_at(std::int64_t n, bool for_ever = false) {
+    total_ = 0;
+    fail_total_ = n;
+    fail_total_for_ever_ = for_ever;
+  }
+  void heal() {
+    for (auto& f : first_) f = kForEver;
+    fail_total_ = kForEver;
+  }
+
+  std::int64_t calls() const { return total_; }
+  std::int64_t failures() const { return failures_; }
+  // Of the last failure.
+  Call failed_call() const { return failed_call_; }
+
+  const char* name() const noexcept override { return host_.name(); }
+  void* allocate(std::size_t bytes, device::Memory kind) noexcept override {
+    return fails(kAllocate) ? nullptr : host_.allocate(bytes, kind);
+  }
+  void release(void* memory, device::Memory kind) noexcept override { host_.release(memory, kind); }
+  device::Code copy_in(device::Stream s, void* to, const void* from, std::size_t bytes) noexcept override {
+    return fails(kCopyIn) ? device::Code::kDriver : host_.copy_in(s, to, from, bytes);
+  }
+  device::Code copy_out(device::Stream s, void* to, const void* from, std::size_t bytes) noexcept override {
+    return fails(kCopyOut) ? device::Code::kDriver : host_.copy_out(s, to, from, bytes);
+  }
+  device::Code scan(device::Stream s, const device::Scan& job) noexcept override {
+    return fails(kScan) ? device::Code::kDriver : host_.scan(s, job);
+  }
+  device::Code apply(device::Stream s, const device::Apply& job) noexcept override {
+    return fails(kApply) ? device::Code::kDriver : host_.apply(s, job);
+  }
+  device::Code begin_step(device::Stream s, GateBlock* g) noexcept override {
+    return fails(kBeginStep) ? device::Code::kDriver : host_.begin_step(s, g);
+  }
+  device::Code summarize(device::Stream s, GateBlock* g, std::uint32_t set, const RangeSlot* slots,
+                         std::uint32_t count, double* fields) noexcept override {
+    return fails(kSummarize) ? device::Code::kDriver : host_.summarize(s, g, set, slots, count, fields);
+  }
+  device::Code decide(device::Stream s, GateBlock* g, std::uint32_t set,
+                      const double* fields) noexcept override {
+    return fails(kDecide) ? device::Code::kDriver : host_.decide(s, g, set, fields);
+  }
+  device::Code update_scale(device::Stream s, GateBlock* g) noexcept override {
+    return fails(kUpdateScale) ? device::Code::kDriver : host_.update_scale(s, g);
+  }
+  device::Code veto(device::Stream s, GateBlock* g) noexcept override {
+    return fails(kVeto) ? device::Code::kDriver : host_.veto(s, g);
+  }
+  device::Code mark_applied(device::Stream s, GateBlock* g, std::uint32_t set) noexcept override {
+    return fails(kMarkApplied) ? device::Code::kDriver : host_.mark_applied(s, g, set);
+  }
+  device::Code publish(device::Stream s, const GateBlock* g, std::uint32_t set, const RangeSlot* slots,
+                       std::uint32_t count, device::RingView ring,
+                       const device::RecordExtras& extras) noexcept override {
+    return fails(kPublish) ? device::Code::kDriver : host_.publish(s, g, set, slots, count, ring, extras);
+  }
+  device::Code synchronize(device::Stream s) noexcept override {
+    return fails(kSynchronize) ? device::Code::kDriver : host_.synchronize(s);
+  }
+  const char* last_error() const noexcept override { return "the test makes this call fail"; }
+
+ private:
+  bool fails(Call call) noexcept {
+    const std::int64_t n = seen_[call]++, total = total_++;
+    const bool hit = (n >= first_[call] && n < last_[call]) ||
+                     (fail_total_for_ever_ ? total >= fail_total_ : total == fail_total_);
+    if (!hit) return false;
+    ++failures_;
+    failed_call_ = call;
+    return true;
+  }
+
+  using Number = std::atomic<std::int64_t>;
+  device::HostDevice host_;
+  std::array<Number, kCalls> seen_{};
+  std::array<Number, kCalls> first_{}, last_{};  // a call fails from first_ up to last_
+  Number total_{0}, fail_total_{kForEver}, failures_{0};
+  std::atomic<bool> fail_total_for_ever_{false};
+  std::atomic<Call> failed_call_{kCalls};
+};
+
+}  // namespace stepgate::test

@@ -1,0 +1,380 @@
+// The hooks of the built libstepgate.so in front of the built host NCCL: this program is linked to both,
+// the shim first, so that its NCCL calls go through the hooks as a preloaded job's do. Ranks are threads.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "collectives/nccl_abi/nccl_abi.h"
+#include "stepgate/stepgate.h"
+
+namespace stepgate::test {
+namespace {
+
+// Before anything opens the core, which reads the environment once.
+const bool kEnvironmentSet = [] {
+  setenv("STEPGATE_MODE", "enforce", 1);
+  setenv("STEPGATE_METRICS", "off", 1);
+  setenv("STEPGATE_RULE", "none", 1);
+  setenv("STEPGATE_LOG", "off", 1);
+  setenv("STEPGATE_HOSTNCCL_TIMEOUT", "60", 0);
+  return true;
+}();
+
+ncclUniqueId fresh_id() {
+  ncclUniqueId id{};
+  EXPECT_EQ(ncclGetUniqueId(&id), ncclSuccess) << ncclGetLastError(nullptr);
+  return id;
+}
+
+class Job {
+ public:
+  Job(int rank, int world, const ncclUniqueId& id) : rank_(rank), world_(world) {
+    EXPECT_EQ(ncclCommInitRank(&comm_, world, id, rank), ncclSuccess) << ncclGetLastError(nullptr);
+    stepgate_gate_config config{};
+    config.size = sizeof config;
+    config.world = world;
+    config.rank = rank;
+    EXPECT_EQ(stepgate_gate_create(&config, &gate_), STEPGATE_OK) << stepgate_last_error();
+    EXPECT_EQ(stepgate_add_group(gate_, comm_, 0), STEPGATE_OK) << stepgate_last_error();
+  }
+  Job(const Job&) = delete;
+  Job& operator=(const Job&) = delete;
+  ~Job() {
+    EXPECT_EQ(stepgate_gate_destroy(gate_), STEPGATE_OK);
+    if (comm_ != nullptr) {
+      EXPECT_EQ(ncclCommDestroy(comm_), ncclSuccess);
+    }
+  }
+
+  int rank() const { return rank_; }
+  int world() const { return world_; }
+  ncclComm_t comm() const { return comm_; }
+  stepgate_gate* gate() const { return gate_; }
+
+  void declare(const char* name, std::vector<float>& data, bool counted = true) {
+    const stepgate_segment segment{nullptr, data.data(), data.size()};
+    stepgate_range range{};
+    range.size = sizeof range;
+    range.name = name;
+    range.segments = &segment;
+    range.segment_count = 1;
+    range.compute_type = -1;
+    range.flags = counted ? 0 : STEPGATE_RANGE_NOT_COUNTED;
+    std::uint32_t id = 0;
+    EXPECT_EQ(stepgate_declare_range(gate_, &range, &id), STEPGATE_OK) << stepgate_last_error();
+  }
+  void activate() { EXPECT_EQ(stepgate_enforce_begin(gate_, nullptr), STEPGATE_OK) << stepgate_last_error(); }
+  void begin() { EXPECT_EQ(stepgate_step_begin(gate_, nullptr), STEPGATE_OK) << stepgate_last_error(); }
+  stepgate_decision end(stepgate_status want = STEPGATE_OK) {
+    EXPECT_EQ(stepgate_step_end(gate_, 0, nullptr), want) << stepgate_last_error();
+    stepgate_decision d{};
+    d.size = sizeof d;
+    EXPECT_EQ(stepgate_step_wait(gate_, 0, &d), want) << stepgate_last_error();
+    return d;
+  }
+  void all_reduce(std::vector<float>& data, ncclResult_t want = ncclSuccess) {
+    EXPECT_EQ(ncclAllReduce(data.data(), data.data(), data.size(), ncclFloat32, ncclSum, comm_, nullptr),
+              want)
+        << ncclGetLastError(comm_);
+  }
+  void destroy_comm() {
+    EXPECT_EQ(ncclCommDestroy(comm_), ncclSuccess);
+    comm_ = nullptr;
+  }
+  void adopt(ncclComm_t comm) { comm_ = comm; }
+
+ private:
+  const int rank_, world_;
+  ncclComm_t comm_ = nullptr;
+  stepgate_gate* gate_ = nullptr;
+};
+
+void run(int world, const std::function<void(Job&)>& body) {
+  const ncclUniqueId id = fresh_id();
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < world; ++rank) {
+    threads.emplace_back([&, rank] {
+      Job job(rank, world, id);
+      body(job);
+    });
+  }
+  for (std::thread& t : threads) t.join();
+}
+
+// A bucket whose hook ran too early would be judged by what this rank put in, not by the sum.
+TEST(Hooks, ReductionIsJudgedByItsResult) {
+  for (const int world : {1, 2, 4}) {
+    run(world, [](Job& j) {
+      std::vector<float> bucket = {3, 4};
+      j.declare("bucket", bucket, j.rank() == 0);
+      j.activate();
+      j.begin();
+      j.all_reduce(bucket);
+      bucket = {0, 0};  // judged at the reduction, not here
+      EXPECT_EQ(j.end().norm, 5 * j.world());
+    });
+  }
+}
+
+TEST(Hooks, GroupIsReadOnlyAfterItsOutermostEnd) {
+  run(2, [](Job& j) {
+    std::vector<float> a = {1, 2}, b = {2, 4};
+    j.declare("a", a, j.rank() == 0);
+    j.declare("b", b, j.rank() == 0);
+    j.activate();
+    j.begin();
+    ASSERT_EQ(ncclGroupStart(), ncclSuccess);
+    ASSERT_EQ(ncclGroupStart(), ncclSuccess);
+    j.all_reduce(a);
+    ASSERT_EQ(ncclGroupEnd(), ncclSuccess);
+    j.all_reduce(b);
+    EXPECT_EQ(a[0], 1) << "nothing is launched yet";
+    ASSERT_EQ(ncclGroupEnd(), ncclSuccess);
+    EXPECT_EQ(a[0], 2);
+    a = b = {0, 0};
+    EXPECT_EQ(j.end().norm, 10) << "a: 2, 4; b: 4, 8";
+    // And the queue is empty: the next step's reductions outside of a group are seen at once.
+    j.begin();
+    a = b = {1, 1};
+    j.all_reduce(a);
+    j.all_reduce(b);
+    EXPECT_EQ(j.end().norm, 4);
+  });
+}
+
+TEST(Hooks, FailedGroupVetoesTheStep) {
+  run(1, [](Job& j) {
+    std::vector<float> bucket = {3, 4};
+    j.declare("bucket", bucket);
+    j.activate();
+    j.begin();
+    ASSERT_EQ(ncclGroupStart(), ncclSuccess);
+    j.all_reduce(bucket);
+    EXPECT_NE(ncclAllReduce(bucket.data(), bucket.data(), 2, static_cast<ncclDataType_t>(99), ncclSum,
+                            j.comm(), nullptr),
+              ncclSuccess);
+    EXPECT_NE(ncclGroupEnd(), ncclSuccess);
+    EXPECT_EQ(j.end().reason, STEPGATE_REASON_VETO);
+    j.begin();
+    j.all_reduce(bucket);
+    EXPECT_EQ(j.end().norm, 5) << "a failed group speaks of one step";
+  });
+}
+
+TEST(Hooks, TheJobsOwnErrorsComeBackUnchanged) {
+  run(1, [](Job& j) {
+    std::vector<float> data = {1};
+    const auto bad = static_cast<ncclDataType_t>(99);
+    EXPECT_EQ(ncclAllReduce(data.data(), data.data(), 1, bad, ncclSum, j.comm(), nullptr),
+              ncclInvalidArgument);
+    EXPECT_EQ(ncclAllReduce(nullptr, data.data(), 1, ncclFloat32, ncclSum, j.comm(), nullptr),
+              ncclInvalidArgument);
+    EXPECT_EQ(ncclGroupEnd(), ncclInvalidUsage);
+    ncclResult_t state = ncclInternalError;
+    EXPECT_EQ(ncclCommGetAsyncError(j.comm(), &state), ncclSuccess);
+    EXPECT_EQ(state, ncclSuccess);
+  });
+}
+
+TEST(Hooks, ReduceToARoot) {
+  run(3, [](Job& j) {
+    std::vector<float> send = {1, 2}, shard(2);
+    j.declare("shard", shard);
+    j.activate();
+    j.begin();
+    // Every rank is the root of its own shard, as ZeRO does it.
+    for (int root = 0; root < j.world(); ++root) {
+      float* const recv = root == j.rank() ? shard.data() : nullptr;
+      std::vector<float> unused(2);
+      ASSERT_EQ(ncclReduce(send.data(), recv != nullptr ? recv : unused.data(), 2, ncclFloat32, ncclSum, root,
+                           j.comm(), nullptr),
+                ncclSuccess)
+          << ncclGetLastError(j.comm());
+    }
+    EXPECT_EQ(j.end().norm, std::sqrt(3 * (9.0 + 36.0)));
+    j.begin();
+    send[1] = j.rank() == 2 ? NAN : 1.0f;
+    std::vector<float> unused(2);
+    ASSERT_EQ(ncclReduce(send.data(), j.rank() == 0 ? shard.data() : unused.data(), 2, ncclFloat32, ncclSum,
+                         0, j.comm(), nullptr),
+              ncclSuccess);
+    const stepgate_decision d = j.end();
+    EXPECT_EQ(d.reason, STEPGATE_REASON_NAN) << "on the ranks that received nothing as well";
+    EXPECT_NE(d.offender, STEPGATE_RANK_REDUCTION);
+  });
+}
+
+TEST(Hooks, ReduceScatter) {
+  run(4, [](Job& j) {
+    std::vector<float> gradient(8, 1.0f), shard(2);
+    j.declare("shard", shard);
+    j.activate();
+    const auto scatter = [&] {
+      ASSERT_EQ(ncclReduceScatter(gradient.data(), shard.data(), 2, ncclFloat32, ncclSum, j.comm(), nullptr),
+                ncclSuccess);
+    };
+    j.begin();
+    scatter();
+    shard = {0, 0};
+    EXPECT_EQ(j.end().norm, std::sqrt(8 * 16.0));
+    if (j.rank() == 3) gradient[0] = INFINITY;  // lands on rank 0
+    j.begin();
+    scatter();
+    const stepgate_decision d = j.end();
+    EXPECT_EQ(d.reason, STEPGATE_REASON_INF);
+    EXPECT_EQ(d.offender, 3);
+  });
+}
+
+// An all-gather over a reduced range writes it again, in every rank's block.
+TEST(Hooks, AllGatherInvalidatesEveryBlock) {
+  const ncclUniqueId second = fresh_id();
+  run(2, [&](Job& j) {
+    ncclComm_t gathering = nullptr;  // has never carried a reduction
+    ASSERT_EQ(ncclCommInitRank(&gathering, 2, second, j.rank()), ncclSuccess);
+    std::vector<float> all = {1, 1, 1, 1}, tail(2), mine = {1, j.rank() == 1 ? NAN : 1.0f};
+    j.declare("tail", tail, false);
+    j.declare("all", all, j.rank() == 0);
+    j.activate();
+    j.begin();
+    j.all_reduce(all);
+    ASSERT_EQ(ncclAllGather(mine.data(), all.data(), 2, ncclFloat32, gathering, nullptr), ncclSuccess);
+    EXPECT_EQ(j.end().reason, STEPGATE_REASON_NAN);
+    EXPECT_EQ(ncclCommDestroy(gathering), ncclSuccess);
+  });
+}
+
+TEST(Hooks, AllGatherOverTheLaterBlockAlone) {
+  const ncclUniqueId second = fresh_id();
+  run(2, [&](Job& j) {
+    ncclComm_t gathering = nullptr;
+    ASSERT_EQ(ncclCommInitRank(&gathering, 2, second, j.rank()), ncclSuccess);
+    std::vector<float> all = {1, 1, 1, 1}, mine = {1, j.rank() == 1 ? NAN : 1.0f};
+    const stepgate_segment later{nullptr, all.data() + 2, 2};  // rank 1's block only
+    stepgate_range range{};
+    range.size = sizeof range;
+    range.name = "later";
+    range.segments = &later;
+    range.segment_count = 1;
+    range.compute_type = -1;
+    std::uint32_t id = 0;
+    ASSERT_EQ(stepgate_declare_range(j.gate(), &range, &id), STEPGATE_OK) << stepgate_last_error();
+    j.activate();
+    j.begin();
+    j.all_reduce(all);
+    ASSERT_EQ(ncclAllGather(mine.data(), all.data(), 2, ncclFloat32, gathering, nullptr), ncclSuccess);
+    EXPECT_EQ(j.end().reason, STEPGATE_REASON_NAN);
+    EXPECT_EQ(ncclCommDestroy(gathering), ncclSuccess);
+  });
+}
+
+TEST(Hooks, BroadcastInvalidates) {
+  for (const bool old_form : {false, true}) {
+    run(2, [&](Job& j) {
+      std::vector<float> bucket = {1, 1};
+      j.declare("bucket", bucket, j.rank() == 0);
+      j.activate();
+      j.begin();
+      j.all_reduce(bucket);
+      if (j.rank() == 0) bucket = {3, 4};
+      const ncclResult_t sent =
+          old_form ? ncclBcast(bucket.data(), 2, ncclFloat32, 0, j.comm(), nullptr)
+                   : ncclBroadcast(bucket.data(), bucket.data(), 2, ncclFloat32, 0, j.comm(), nullptr);
+      ASSERT_EQ(sent, ncclSuccess);
+      EXPECT_EQ(j.end().norm, 5);
+    });
+  }
+}
+
+// NCCL hands a destroyed communicator's pointer out again: nothing of the old one may be left.
+TEST(Hooks, DestroyedCommunicatorIsForgotten) {
+  run(1, [](Job& j) {
+    j.activate();
+    ncclComm_t old = j.comm();
+    j.destroy_comm();
+    j.begin();
+    EXPECT_EQ(j.end(STEPGATE_UNDECIDED).skip, 1);
+    EXPECT_EQ(stepgate_remove_group(j.gate(), old), STEPGATE_INVALID) << "it left with ncclCommDestroy";
+    ncclComm_t next = nullptr;
+    ASSERT_EQ(ncclCommInitRank(&next, 1, fresh_id(), 0), ncclSuccess);
+    j.adopt(next);
+    EXPECT_EQ(stepgate_enforce_begin(j.gate(), nullptr), STEPGATE_FAILED) << "the new one was never added";
+    ASSERT_EQ(stepgate_add_group(j.gate(), next, 0), STEPGATE_OK) << stepgate_last_error();
+    j.activate();
+    j.begin();
+    EXPECT_EQ(j.end().skip, 0);
+  });
+}
+
+TEST(Hooks, AbortedCommunicatorIsForgotten) {
+  run(1, [](Job& j) {
+    ncclComm_t aborted = j.comm();
+    EXPECT_EQ(ncclCommAbort(aborted), ncclSuccess);
+    j.adopt(nullptr);
+    EXPECT_EQ(stepgate_remove_group(j.gate(), aborted), STEPGATE_INVALID);
+    EXPECT_EQ(stepgate_add_group(j.gate(), aborted, 0), STEPGATE_INVALID);
+  });
+}
+
+// The shim offers symbols that the host NCCL lacks: a fixed answer, said once.
+TEST(Hooks, SymbolThatTheRunningNcclLacks) {
+  run(1, [](Job& j) {
+    float x = 1;
+    testing::internal::CaptureStderr();
+    for (int i = 0; i < 3; ++i) {
+      EXPECT_EQ(ncclSend(&x, 1, ncclFloat32, 0, j.comm(), nullptr), ncclInvalidUsage);
+    }
+    const std::string told = testing::internal::GetCapturedStderr();
+    EXPECT_NE(told.find("ncclSend"), std::string::npos) << told;
+    EXPECT_EQ(told.find("ncclSend"), told.rfind("ncclSend")) << told;
+  });
+}
+
+TEST(Hooks, ManyStepsOnFourRanksDecideAlike) {
+  std::vector<std::vector<stepgate_decision>> all(4);
+  run(4, [&](Job& j) {
+    std::vector<float> a(100), b(33);
+    j.declare("a", a, j.rank() == 0);
+    j.declare("b", b, j.rank() == 0);
+    j.activate();
+    for (int step = 0; step < 60; ++step) {
+      a.assign(a.size(), static_cast<float>(step + j.rank()));
+      b.assign(b.size(), 1.0f);
+      if (step % 4 == j.rank() && step % 3 == 0) b[32] = NAN;
+      j.begin();
+      ASSERT_EQ(ncclGroupStart(), ncclSuccess);
+      j.all_reduce(a);
+      j.all_reduce(b);
+      ASSERT_EQ(ncclGroupEnd(), ncclSuccess);
+      const stepgate_decision d = j.end();
+      EXPECT_EQ(d.skip, step % 3 == 0);
+      if (d.skip) {
+        EXPECT_EQ(d.offender, step % 4);
+      }
+      all[static_cast<std::size_t>(j.rank())].push_back(d);
+    }
+  });
+  for (std::size_t i = 0; i < all[0].size(); ++i) {
+    for (const auto& rank : all) {
+      ASSERT_EQ(rank.size(), all[0].size());
+      EXPECT_TRUE(rank[i].skip == all[0][i].skip && (rank[i].skip || rank[i].norm == all[0][i].norm));
+    }
+  }
+}
+
+TEST(Hooks, HandlesThatAreNoGatesAreRefused) {
+  int foreign = 0;
+  auto* gate = reinterpret_cast<stepgate_gate*>(&foreign);
+  EXPECT_EQ(stepgate_step_begin(gate, nullptr), STEPGATE_INVALID);
+  EXPECT_NE(std::string(stepgate_last_error()).find("not a live gate"), std::string::npos);
+  EXPECT_EQ(stepgate_step_begin(nullptr, nullptr), STEPGATE_INVALID);
+  EXPECT_NE(std::string(stepgate_last_error()).find("NULL"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace stepgate::test

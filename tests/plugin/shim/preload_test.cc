@@ -1,0 +1,166 @@
+// libstepgate.so in LD_PRELOAD of programs: of one that knows nothing of it, of jobs that use NCCL in
+// every way the resolution order has to find, and where something of the plugin is missing or wrong.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "tests/integration/process.h"
+
+namespace stepgate::test {
+namespace {
+
+const std::string kShim = STEPGATE_TEST_LIB "/libstepgate.so";
+
+// A sanitizer's runtime must come before the objects that were built for it.
+std::string preload(const std::string& library) {
+  const std::string runtime = SHIM_TEST_RUNTIME;
+  return runtime.empty() ? library : runtime + " " + library;
+}
+
+using Variables = std::map<std::string, std::string>;
+
+Outcome run_preloaded(const std::vector<std::string>& words, Variables variables = {},
+                      const std::string& library = kShim) {
+  variables.emplace("LD_PRELOAD", preload(library));
+  variables.emplace("STEPGATE_MODE", "enforce");
+  variables.emplace("STEPGATE_METRICS", "off");
+  variables.emplace("STEPGATE_HOSTNCCL_TIMEOUT", "40");
+  return run(words, variables);
+}
+
+std::size_t times(const std::string& text, const std::string& part) {
+  std::size_t n = 0;
+  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++n;
+  return n;
+}
+
+void expect_says(const Outcome& o, const std::string& part) {
+  EXPECT_NE(o.out.find(part), std::string::npos) << o.out << o.err;
+}
+
+// The figures of a program without the plugin; under a sanitizer they hold its own thread.
+std::string figure(const Outcome& o, const std::string& name) {
+  for (const std::string& line : lines_of(o.out)) {
+    if (line.starts_with(name + " ")) return line;
+  }
+  ADD_FAILURE() << "no " << name << " in: " << o.out << o.err;
+  return "";
+}
+
+void expect_inert(const Outcome& with, const Outcome& without) {
+  EXPECT_EQ(with.status, 0) << with.out << with.err;
+  EXPECT_EQ(figure(with, "shim"), "shim 1") << "the preload did not work";
+  EXPECT_EQ(figure(without, "shim"), "shim 0");
+  EXPECT_EQ(figure(with, "threads"), figure(without, "threads"));
+  EXPECT_EQ(figure(with, "descriptors"), figure(without, "descriptors"));
+  for (const char* object : {"core", "ucx", "nccl"}) {
+    EXPECT_EQ(figure(with, object), std::string(object) + " 0");
+  }
+}
+
+Outcome run_without(const std::vector<std::string>& words) {
+  return run(words, {{"LD_PRELOAD", SHIM_TEST_RUNTIME}});
+}
+
+TEST(Preload, ProgramWithoutNcclStartsNoThreadAndOpensNothing) {
+  const Outcome with = run_preloaded({SHIM_TEST_BARE}), without = run_without({SHIM_TEST_BARE});
+  expect_inert(with, without);
+  EXPECT_EQ(with.err, "");
+  if (std::string(SHIM_TEST_RUNTIME).empty()) {
+    EXPECT_EQ(figure(with, "threads"), "threads 1");
+  }
+}
+
+TEST(Preload, True) {
+  const Outcome o = run_preloaded({"true"});
+  EXPECT_EQ(o.status, 0);
+  EXPECT_EQ(o.out + o.err, "");
+}
+
+TEST(Preload, NcclSymbolWhereThereIsNoNccl) {
+  const Outcome with = run_preloaded({SHIM_TEST_BARE, "probe"});
+  expect_inert(with, run_without({SHIM_TEST_BARE, "probe"}));
+  expect_says(with, "ncclGroupStart 5\nncclGroupStart 5");  // ncclInvalidUsage
+  EXPECT_EQ(times(with.err, "has no ncclGroupStart"), 1u) << with.err;
+}
+
+TEST(Preload, PlainCProgramCallsEveryFunction) {
+  const Outcome o = run({SHIM_TEST_EVERY_FUNCTION, kShim}, {{"LD_PRELOAD", SHIM_TEST_RUNTIME},
+                                                            {"STEPGATE_MODE", "enforce"},
+                                                            {"STEPGATE_METRICS", "off"},
+                                                            {"STEPGATE_LOG", "off"}});
+  EXPECT_EQ(o.status, 0) << o.out << o.err;
+  expect_says(o, "every function answers");
+}
+
+TEST(Preload, TwoRanksAgreeThroughTheHooks) {
+  const Outcome o = run_preloaded({SHIM_TEST_WORKER, "train"});
+  EXPECT_EQ(o.status, 0) << o.out << o.err;
+  EXPECT_EQ(o.out, "skip 1 reason 1 offender 1\nskip 1 reason 1 offender 1\n");
+}
+
+TEST(Preload, WithoutThePreloadThereIsNoPlugin) {
+  const Outcome o = run_without({SHIM_TEST_WORKER, "create"});
+  EXPECT_EQ(o.status, 0) << o.out << o.err;
+  expect_says(o, "create no plugin");
+}
+
+// NCCL comes with a library that is opened RTLD_LOCAL: dlsym(RTLD_NEXT) finds nothing there.
+TEST(Preload, NcclOfALocalLibraryIsFound) {
+  const Outcome o = run_preloaded({SHIM_TEST_LOCAL_HOST, SHIM_TEST_LOCAL_USER});
+  EXPECT_EQ(o.status, 0) << o.out << o.err;
+}
+
+TEST(Preload, ModeOffPassesThrough) {
+  const Outcome o = run_preloaded({SHIM_TEST_WORKER, "create"}, {{"STEPGATE_MODE", "off"}});
+  EXPECT_EQ(o.status, 0) << o.out << o.err;
+  expect_says(o, "create off: ");
+  EXPECT_EQ(o.err, "");
+  EXPECT_EQ(run_preloaded({SHIM_TEST_WORKER, "plain"}, {{"STEPGATE_MODE", "off"}}).out, "plain job done\n");
+}
+
+TEST(Preload, BadSettingIsSaidOnceAndTheJobRunsOn) {
+  const Outcome o = run_preloaded({SHIM_TEST_WORKER, "plain"}, {{"STEPGATE_RULE", "amp"}});
+  EXPECT_EQ(o.status, 0) << o.out << o.err;
+  EXPECT_EQ(o.out, "plain job done\n");
+  EXPECT_EQ(times(o.err, "STEPGATE_RULE='amp' is refused; allowed: stepgate, torch"), 1u) << o.err;
+  EXPECT_EQ(times(o.err, "stays off"), 1u) << o.err;
+  const Outcome create = run_preloaded({SHIM_TEST_WORKER, "create"}, {{"STEPGATE_RULE", "amp"}});
+  expect_says(create, "create invalid: stepgate_gate_create: STEPGATE_RULE='amp'");
+}
+
+TEST(Preload, CoreMissingBesideTheShim) {
+  const TemporaryFolder folder;
+  const std::string lonely = folder.file("libstepgate.so");
+  std::filesystem::copy_file(kShim, lonely);
+  const Outcome plain = run_preloaded({SHIM_TEST_WORKER, "plain"}, {}, lonely);
+  EXPECT_EQ(plain.status, 0) << plain.out << plain.err;
+  EXPECT_EQ(plain.out, "plain job done\n");
+  EXPECT_EQ(times(plain.err, "the job runs on without StepGate"), 1u) << plain.err;
+  const Outcome create = run_preloaded({SHIM_TEST_WORKER, "create"}, {}, lonely);
+  EXPECT_EQ(create.status, 0) << create.out << create.err;
+  expect_says(create, "create failed: ");
+  expect_says(create, "libstepgate_core.so");
+  EXPECT_EQ(times(create.err, "the job runs on without StepGate"), 1u) << create.err;
+}
+
+TEST(Preload, ObjectThatIsNoCoreIsRefused) {
+  const TemporaryFolder folder;
+  const std::string lonely = folder.file("libstepgate.so");
+  std::filesystem::copy_file(kShim, lonely);
+  std::filesystem::copy_file(SHIM_TEST_LOCAL_USER, folder.file("libstepgate_core.so"));
+  const Outcome o = run_preloaded({SHIM_TEST_WORKER, "plain"}, {}, lonely);
+  EXPECT_EQ(o.out, "plain job done\n") << o.err;
+  EXPECT_EQ(times(o.err, "is of another version than the shim beside it"), 1u) << o.err;
+}
+
+TEST(Preload, ForkedChildExitsAndItsCallsFail) {
+  const Outcome o =
+      run_preloaded({SHIM_TEST_WORKER, "fork"}, {{"STEPGATE_METRICS", "on"}, {"STEPGATE_METRICS_PORT", "0"}});
+  EXPECT_EQ(o.status, 0) << o.out << o.err;
+  EXPECT_EQ(o.out, "child 0\nparent goes on\n") << o.err;
+}
+
+}  // namespace
+}  // namespace stepgate::test
