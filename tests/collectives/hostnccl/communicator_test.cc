@@ -234,6 +234,17 @@ TEST(Flight, FailureOfOneCommunicatorLetsTheOtherFinish) {
   EXPECT_EQ(left.ops_held() + right.ops_held(), 0);
 }
 
+TEST(Flight, NothingStartsBehindARefusedOperation) {
+  FakeTransport fake;
+  fake.start_answers = {SGT_OK, SGT_INVALID};
+  const auto comm = make(&fake);
+  EXPECT_EQ(fly({{comm, allreduce(1)}, {comm, allreduce(2)}, {comm, allreduce(3)}}).code,
+            ncclInvalidArgument);
+  EXPECT_FALSE(fake.reached("allreduce 3")) << "the peers would pair it with the refused one";
+  EXPECT_TRUE(comm->status().ok());
+  EXPECT_EQ(fake.ops_held(), 0);
+}
+
 TEST(Group, QueuesUntilTheOutermostEnd) {
   FakeTransport fake;
   const auto comm = make(&fake);
@@ -269,6 +280,10 @@ TEST(Group, PoisonedGroupStartsNothingAndRecovers) {
   EXPECT_FALSE(fake.reached("allreduce 1"));
   EXPECT_TRUE(group.submit({comm, allreduce(2)}).ok()) << "the group is closed again";
   EXPECT_TRUE(fake.reached("allreduce 2"));
+  group.begin();
+  EXPECT_TRUE(group.submit({comm, allreduce(3)}).ok());
+  EXPECT_TRUE(group.end().ok()) << "the old error is forgotten";
+  EXPECT_TRUE(fake.reached("allreduce 3"));
 }
 
 TEST(Group, FailingOperationIsReturnedAndTheDepthIsReset) {
