@@ -100,11 +100,16 @@ stepgate_status Gate::apply(std::uint32_t set, device::Stream s) {
       job.stored = r.spec.type;
       job.outputs = outputs;
       if (device_.apply(s, job) != device::Code::kOk) {
+        broken_ = true;  // the others have applied what this rank cannot: release all at the next step
         return fail(STEPGATE_FAILED, "stepgate_apply: range '" + r.spec.name + "': " + device_.last_error());
       }
     }
   }
-  device_.mark_applied(s, block_.get(), set);
+  if (device_.mark_applied(s, block_.get(), set) != device::Code::kOk) {
+    broken_ = true;
+    return fail(STEPGATE_FAILED,
+                std::string("stepgate_apply: the outputs still ask for an unscale: ") + device_.last_error());
+  }
   mirror_locked(s);
   return STEPGATE_OK;
 }
