@@ -4,36 +4,13 @@
 #include <set>
 
 #include "tests/collectives/core/vectors.h"
-#include "tests/collectives/device/scan_oracle.h"
+#include "tests/plugin/case_buffer.h"
 #include "tests/plugin/fake_world.h"
 
 namespace stepgate::test {
 namespace {
 
 using nlohmann::json;
-
-double number(const json& j) {
-  if (j.is_number()) return j.get<double>();
-  const std::string text = j;
-  if (text == "nan") return kNan;
-  return text == "inf" ? kInf : -kInf;
-}
-
-std::vector<double> numbers(const json& list) {
-  if (list.is_object())
-    return std::vector<double>(list.at("count").get<std::size_t>(), number(list.at("repeat")));
-  std::vector<double> values;
-  for (const json& j : list) values.push_back(number(j));
-  return values;
-}
-
-ElementType type_named(const std::string& name) {
-  for (const ElementType t : kStoredTypes) {
-    if (type_label(t) == name) return t;
-  }
-  ADD_FAILURE() << "no element type " << name;
-  return ElementType::kFp32;
-}
 
 // Keys that nobody reads would make a case pass for the wrong reason.
 void expect_only(const json& object, const std::set<std::string>& known) {
@@ -59,37 +36,6 @@ WorldOptions options_of(const json& c, int ranks) {
   o.policy.max_norm = c.value("max_norm", 0.0);
   return o;
 }
-
-// A rank's gradient in memory of its own.
-struct Buffer {
-  ElementType type;
-  ElementType compute;
-  std::size_t count;
-  std::vector<unsigned char> bytes;
-
-  Buffer(const json& c, const std::vector<double>& values)
-      : type(type_named(c.value("dtype", "fp32"))),
-        compute(type_named(c.value("compute_type", "fp16"))),
-        count(values.size()),
-        bytes(pack(type, encode_all(type, values))) {}
-
-  std::vector<double> values() const {
-    std::vector<double> v;
-    for (const std::uint64_t e : unpack(type, bytes.data(), count)) v.push_back(decode(type, e));
-    return v;
-  }
-
-  std::uint32_t declare(Rank& r, bool counted) {
-    gate::RangeSpec spec;
-    spec.name = "gradient";
-    spec.segments = {{bytes.data(), count}};
-    spec.parameters = {"parameter"};
-    spec.type = type;
-    spec.compute = compute;
-    spec.counted = counted;
-    return r.declare(std::move(spec));
-  }
-};
 
 // State arrives as it does after a restart: through a blob.
 void restore(Rank& r, double scale, std::int64_t growth_tracker) {

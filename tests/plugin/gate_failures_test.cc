@@ -274,6 +274,22 @@ TEST(GateFailures, DecideFailingOnOneRank) {
   });
 }
 
+TEST(GateFailures, ApplyFailingOnOneRankReleasesAllNextStep) {
+  for (const auto call : {FaultyDevice::kApply, FaultyDevice::kMarkApplied}) {
+    WorldOptions o{.ranks = 2};
+    o.policy.unscale = UnscaleMode::kApply;
+    World world(o);
+    world.run([&](Rank& r) {
+      r.declare("shard", {&r.shard});
+      ASSERT_EQ(r.activate(), STEPGATE_OK);
+      EXPECT_TRUE(r.step().applies());
+      if (r.rank() == 1) r.device().fail(call, 0);
+      EXPECT_EQ(r.gate().apply(0, nullptr), r.rank() == 1 ? STEPGATE_FAILED : STEPGATE_OK);
+      EXPECT_EQ(r.step().status, STEPGATE_RELEASED);
+    });
+  }
+}
+
 TEST(GateFailures, RangeThatTheDeviceNeverHeardOfReleasesAll) {
   World world({.ranks = 2});
   world.run([](Rank& r) {
