@@ -12,6 +12,7 @@
 #include <memory>
 #include <thread>
 
+#include "metrics/http_page.h"
 #include "metrics/signal_guard.h"
 #include "tests/metrics/publisher_fixture.h"
 
@@ -227,6 +228,25 @@ TEST(Fork, AChildUsesAndDestroysItsCopyWithoutHarm) {
   EXPECT_EQ(http_get(publisher->url()).status, 200) << "and the parent's page lives on";
   publisher.reset();
   EXPECT_TRUE(dir.files().empty());
+}
+
+// The page guards itself too, whoever holds it.
+TEST(Fork, AChildDestroysAPageWithoutItsThreads) {
+  const auto registry = std::make_shared<Registry>();
+  const auto collectable = std::make_shared<Page>(registry);
+  std::string error;
+  ExpositionOptions options;
+  options.first_port = 0;
+  auto page = HttpPage::open(options, collectable, &error);
+  ASSERT_NE(page, nullptr) << error;
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    page.reset();
+    _exit(0);
+  }
+  EXPECT_EQ(wait_for(child), 0);
+  EXPECT_EQ(http_get("127.0.0.1", page->port(), kPagePath).status, 200);
 }
 
 // A fork may fall into the moment when a lock of ours is held.
