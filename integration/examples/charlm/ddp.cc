@@ -14,6 +14,8 @@ std::vector<GradientRange> Ddp::ranges() const {
   std::vector<GradientRange> ranges;
   for (std::size_t i = 0; i < buckets_.size(); ++i) {
     ranges.push_back(range_of(buckets_[i], full_[i], 0, buckets_[i].count, true));
+    // Every rank holds the same reduced gradients.
+    ranges.back().counted = rank_ == 0;
   }
   return ranges;
 }
@@ -32,7 +34,7 @@ void Ddp::read_piece(std::size_t bucket, float* values) const {
 }
 
 // Every rank has run the same update on the same bytes.
-void Ddp::share_weights(float* weights) {
+void Ddp::share(float* weights) {
   for (std::size_t i = 0; i < buckets_.size(); ++i) {
     const float* masters = adam().masters().data() + pieces_[i].adam_first;
     for (std::size_t e = 0; e < pieces_[i].count; ++e) {

@@ -12,12 +12,12 @@ class Ddp final : public Strategy {
   Ddp(const Options& options, const std::vector<Parameter>& parameters, const std::vector<float>& initial,
       unsigned rank, unsigned world, Communicator& communicator);
   std::vector<GradientRange> ranges() const override;
+  void share(float* weights) override;
 
  private:
   Piece piece_of(const Bucket& bucket) const override;
   void reduce_bucket(std::size_t bucket) override;
   void read_piece(std::size_t bucket, float* values) const override;
-  void share_weights(float* weights) override;
 };
 
 }  // namespace stepgate::charlm

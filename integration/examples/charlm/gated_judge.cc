@@ -94,6 +94,7 @@ void GatedJudge::declare(const Strategy& strategy) {
     range.type = gate_type(strategy.grad_type());
     range.compute_type = STEPGATE_FP16;
     range.role = described.result ? STEPGATE_ROLE_RESULT : STEPGATE_ROLE_INPUT;
+    range.flags = described.counted ? 0 : STEPGATE_RANGE_NOT_COUNTED;
     range.factor = strategy.factor();
     std::uint32_t id = 0;
     check(stepgate_client_declare_range(gate_, &range, &id), "stepgate_declare_range");

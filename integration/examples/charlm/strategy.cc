@@ -44,7 +44,7 @@ void Strategy::reduce(const float* gradients) {
   if (group_) communicator_.group_end();
 }
 
-void Strategy::update(float multiplier, float* weights) {
+void Strategy::update(float multiplier) {
   const auto factor_here = static_cast<float>(multiplier * factor());
   adam_->begin_update();
   for (std::size_t i = 0; i < buckets_.size(); ++i) {
@@ -52,7 +52,6 @@ void Strategy::update(float multiplier, float* weights) {
     for (std::size_t e = 0; e < pieces_[i].count; ++e) scratch_[e] *= factor_here;
     adam_->update(pieces_[i].adam_first, pieces_[i].count, scratch_.data());
   }
-  share_weights(weights);
 }
 
 double Strategy::factor() const {
@@ -76,7 +75,7 @@ Strategy::OwnCheck Strategy::check_own() const {
 // Parameters cut to [begin, begin + count) of the bucket, which is where `storage` starts.
 GradientRange Strategy::range_of(const Bucket& bucket, const Storage& storage, std::size_t begin,
                                  std::size_t count, bool result) const {
-  GradientRange range{bucket.name, result, {}};
+  GradientRange range{bucket.name, result, true, {}};
   for (const Parameter& parameter : bucket.parameters) {
     const std::size_t start = parameter.offset - bucket.offset;
     const std::size_t from = std::max(start, begin);

@@ -2,9 +2,10 @@
 // updates its shard of every bucket and hands it round).
 //
 //   strategy->reduce(gradients);               the job's own collectives
-//   if (!skip) strategy->update(multiplier, weights);
+//   if (!skip) { strategy->update(multiplier);  strategy->share(weights); }
 //
-// Thread: one per object. Order: reduce() once a step; update() at most once after it. Collective.
+// Thread: one per object. Order: reduce() once a step, then update() at most once, then share().
+// reduce() and share() are collective: all ranks call them, or none.
 // Lock: none. Ownership: owns the communication buffers and the optimizer; the communicator is lent.
 #pragma once
 
@@ -27,7 +28,8 @@ struct GradientRange {
     std::size_t count;
   };
   std::string name;
-  bool result;  // else the input of a reduction
+  bool result;   // else the input of a reduction
+  bool counted;  // by this rank for the global norm: of equal copies, one rank counts its own
   std::vector<Segment> segments;
 };
 
@@ -41,9 +43,10 @@ class Strategy {
 
   // gradients: flat, scaled, of this rank.
   void reduce(const float* gradients);
-  // Multiplies the reduced gradients, runs Adam on this rank's pieces, brings every rank the new
-  // weights (flat, rounded to fp16).
-  void update(float multiplier, float* weights);
+  // Multiplies the reduced gradients and runs Adam on this rank's pieces.
+  void update(float multiplier);
+  // Brings every rank all weights (flat, rounded to fp16).
+  virtual void share(float* weights) = 0;
   virtual std::vector<GradientRange> ranges() const = 0;
 
   // What is left to multiply after the reduction: 1, or 1 / world after a sum.
@@ -72,7 +75,6 @@ class Strategy {
   virtual void reduce_bucket(std::size_t bucket) = 0;
   // The reduced values of the piece.
   virtual void read_piece(std::size_t bucket, float* values) const = 0;
-  virtual void share_weights(float* weights) = 0;
 
   // Second half of construction, once the pieces are known.
   void start(const std::vector<float>& initial, double learning_rate);

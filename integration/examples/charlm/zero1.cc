@@ -44,7 +44,7 @@ void Zero1::read_piece(std::size_t bucket, float* values) const {
   shards_[bucket].read(0, values, pieces_[bucket].count);
 }
 
-void Zero1::share_weights(float* weights) {
+void Zero1::share(float* weights) {
   for (std::size_t i = 0; i < buckets_.size(); ++i) {
     new_shards_[i].write(0, adam().masters().data() + pieces_[i].adam_first, pieces_[i].count);
     communicator_.all_gather(new_shards_[i].data(), new_buckets_[i].data(), shard_size(buckets_[i]),
