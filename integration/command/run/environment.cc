@@ -57,8 +57,9 @@ void make_ucx_safe(Environment& environment) {
   environment.set_default("UCX_KEEPALIVE_INTERVAL", "1s");
 }
 
-void preload_plugin(Environment& environment, const Installation& installation) {
-  environment.prepend("LD_PRELOAD", existing(installation.plugin, "the plugin"));
+void preload_plugin(Environment& environment, const RunOptions& options, const Installation& installation) {
+  const std::string& path = options.plugin_path.empty() ? installation.plugin : options.plugin_path;
+  environment.prepend("LD_PRELOAD", fs::absolute(existing(path, "the plugin")).string());
   // A sanitizer's runtime has to come before everything that it watches.
   if (!installation.sanitizer_runtime.empty()) {
     environment.prepend("LD_PRELOAD", installation.sanitizer_runtime);
@@ -113,7 +114,7 @@ Environment shared_environment(const RunOptions& options, const Installation& in
   const std::string nccl = nccl_folder(options, installation);
   if (!nccl.empty()) environment.prepend("LD_LIBRARY_PATH", nccl);
   for (const auto& [name, value] : options.settings) environment.set(name, value);
-  if (options.plugin) preload_plugin(environment, installation);
+  if (options.plugin) preload_plugin(environment, options, installation);
   return environment;
 }
 

@@ -64,6 +64,9 @@ void read_option(Arguments& arguments, RunOptions& options) {
     if (options.nccl.empty()) bad_value(option, "", "host, system, or a path");
   } else if (option == "--grace") {
     options.grace_seconds = parse_grace(arguments.value());
+  } else if (option == "--plugin") {
+    options.plugin_path = arguments.value();
+    if (options.plugin_path.empty()) bad_value(option, "", "a path of libstepgate.so");
   } else if (option == "--no-plugin") {
     arguments.no_value();
     options.plugin = false;
@@ -99,6 +102,7 @@ const char* run_help() noexcept {
          "  --mode M           off, observe or enforce (STEPGATE_MODE)\n"
          "  --set NAME=VALUE   sets a variable on the ranks; may be given again\n"
          "  --no-plugin        leaves the plugin out\n"
+         "  --plugin PATH      this libstepgate.so instead of the one in lib beside the command's bin\n"
          "  --nccl WHICH       host: NCCL's interface on host memory; system: what the machine has;\n"
          "                     or a path. Default: host where there is no GPU, else system\n"
          "  --grace SECONDS    between TERM and KILL for the ranks that are left after a failure (5)\n"

@@ -15,7 +15,8 @@ struct RunOptions {
   std::string mode;  // empty: STEPGATE_MODE stays as it is
   std::vector<std::pair<std::string, std::string>> settings;
   bool plugin = true;
-  std::string nccl;  // empty: host without a GPU, else system; "host", "system", or a folder or file
+  std::string plugin_path;  // empty: the one beside this command
+  std::string nccl;         // empty: host without a GPU, else system; "host", "system", or a folder or file
   double grace_seconds = 5;
   std::vector<std::string> program;
   bool help = false;

@@ -2,7 +2,8 @@
 // updates its shard of every bucket and hands it round).
 //
 //   strategy->reduce(gradients);               the job's own collectives
-//   if (!skip) { strategy->update(multiplier);  strategy->share(weights); }
+//   if (!skip) strategy->update(multiplier);
+//   strategy->share(weights);
 //
 // Thread: one per object. Order: reduce() once a step, then update() at most once, then share().
 // reduce() and share() are collective: all ranks call them, or none.

@@ -91,9 +91,9 @@ void Trainer::one_step(std::uint64_t step) {
   strategy_->reduce(gradients_.data());
   const Verdict verdict = judge_->end();
   if (!verdict.row.skip) strategy_->update(verdict.multiplier);
-  // Without an agreement another rank may have applied the step: staying away from the collective
-  // would hang it.
-  if (!verdict.row.skip || !judge_->gated()) strategy_->share(weights_.data());
+  // After a skip as well: without an agreement another rank may have applied the step, and staying
+  // away from its collective would hang it.
+  strategy_->share(weights_.data());
   done_ = step;
   if (options_.progress) show_progress(step, verdict);
 }

@@ -153,6 +153,23 @@ TEST(Quickstart, SmallRunShowsAllThatItMust) {
   }
 }
 
+// The test of the test: a core that decides without summing over the ranks must fail it.
+TEST(WithoutTheExchange, RanksDisagree) {
+  const CharlmRun result =
+      run_charlm({.options = small_model() + Words{"--strategy", "zero1", "--steps", "40", "--initial-scale",
+                                                   "1024", "--inject", "2:20:hidden1.weight:nan"},
+                  .launcher_options = {"--plugin", STEPGATE_TEST_LIB "/without_exchange/libstepgate.so"}});
+  ASSERT_EQ(result.outcome.status, 0) << result.outcome.err;
+  std::set<bool> decisions;
+  for (const Rank& rank : result.run.ranks) {
+    EXPECT_TRUE(rank.gated);
+    ASSERT_EQ(rank.steps.size(), 40u);
+    decisions.insert(rank.steps[19].skip);
+  }
+  EXPECT_EQ(decisions.size(), 2u);
+  EXPECT_FALSE(all_hold(check_run(result.run, {})));
+}
+
 // Why StepGate exists. The ranks that do not see the NaN apply the step, the others skip it; from
 // then on their scales differ.
 TEST(WithoutThePlugin, Zero1DoesNotSurviveANanWithEqualDecisions) {
