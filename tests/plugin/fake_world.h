@@ -139,6 +139,7 @@ class Rank {
   }
 
   std::vector<float> shard{1, 1};
+  std::vector<float> input{1, 1, 1, 1};  // a send buffer that nobody declares
 
  private:
   FakeNccl& nccl_;

@@ -4,6 +4,10 @@
 namespace stepgate::test {
 namespace {
 
+Reduction reduction(Rank& r, OpKind kind, const std::vector<float>& send, float* recv, std::size_t count) {
+  return {kind, ncclFloat32, ncclSum, 0, send.data(), recv, count, r.nccl().ranks(), r.comm(), nullptr};
+}
+
 TEST(GateAttribution, NamesTheRankThatPutItIn) {
   World world({.ranks = 4});
   world.run([](Rank& r) {
@@ -21,6 +25,45 @@ TEST(GateAttribution, NamesTheRankThatPutItIn) {
     r.begin();
     r.all_reduce(bucket);
     EXPECT_TRUE(r.end().applies());
+  });
+}
+
+// One step with a NaN on rank 1 that the hooks see, declared or only in a send buffer.
+void poisoned_step(Rank& r, bool declared) {
+  const Reduction scatter = reduction(r, OpKind::kReduceScatter, r.input, r.shard.data(), 2);
+  r.begin();
+  if (r.rank() == 1) (declared ? r.shard : r.input)[0] = NAN;
+  if (declared) {
+    r.all_reduce(r.shard);
+  } else {
+    r.gate().before(scatter);
+    r.gate().after(scatter, stepgate::Outcome::kLaunched);
+  }
+  EXPECT_EQ(r.end().decision.offender, 1);
+  r.shard = {1, 1};
+  r.input = {1, 1, 1, 1};
+}
+
+TEST(GateAttribution, AStepWithoutReductionsDoesNotInheritTheLastOnesOffenders) {
+  for (const bool declared : {true, false}) {
+    World world({.ranks = 2});
+    world.run([&](Rank& r) {
+      r.declare("shard", {&r.shard});
+      ASSERT_EQ(r.activate(), STEPGATE_OK);
+      poisoned_step(r, declared);
+      EXPECT_TRUE(r.step().applies()) << (declared ? "declared" : "anonymous");
+    });
+  }
+}
+
+TEST(GateAttribution, WhatCannotBeClearedIsNotJudged) {
+  World world({.ranks = 2});
+  world.run([](Rank& r) {
+    r.declare("shard", {&r.shard});
+    ASSERT_EQ(r.activate(), STEPGATE_OK);
+    poisoned_step(r, true);
+    if (r.rank() == 1) r.device().fail(FaultyDevice::kCopyIn, 0);
+    EXPECT_EQ(r.step().status, STEPGATE_RELEASED);
   });
 }
 
@@ -73,10 +116,6 @@ TEST(GateAttribution, OffCostsNoSecondPassAndBlamesNobody) {
     EXPECT_EQ(s.decision.offender, STEPGATE_RANK_UNKNOWN);
     EXPECT_EQ(r.gate().counters().scanned_bytes[static_cast<std::size_t>(ScanPhase::kLocal)], 0u);
   });
-}
-
-Reduction reduction(Rank& r, OpKind kind, const std::vector<float>& send, float* recv, std::size_t count) {
-  return {kind, ncclFloat32, ncclSum, 0, send.data(), recv, count, r.nccl().ranks(), r.comm(), nullptr};
 }
 
 TEST(GateAttribution, ReduceScatterLooksAtTheWholeSendBuffer) {
