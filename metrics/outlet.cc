@@ -56,7 +56,7 @@ void Outlet::write_textfile(double now, bool last) {
   if (!last && now < textfile_written_ + textfile_seconds_) return;
   textfile_written_ = now;
   std::string error;
-  const std::string text = textfile_page(registry_->collect(), rank_);
+  const std::string text = textfile_page(registry_->Collect(), rank_);
   const bool ok = replace_file(textfile_path(options_.textfile_dir, rank_), text, &error);
   if (!ok && !textfile_failed_) say(absl::StrCat("no metrics textfile: ", error));
   textfile_failed_ = !ok;

@@ -40,7 +40,7 @@ class Publisher::Impl {
   void remove(RecordSource* source);
   void poll();
   const std::string& url() const { return outlet_.url(); }
-  std::string page() const { return prometheus::TextSerializer().Serialize(registry_->collect()); }
+  std::string page() const { return prometheus::TextSerializer().Serialize(registry_->Collect()); }
   bool forked() const { return getpid() != owner_; }
 
  private:

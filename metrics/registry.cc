@@ -38,11 +38,15 @@ void pour(const prometheus::Histogram& from, prometheus::Histogram& to) {
 // Throw: a family registered twice would make an invalid page, so it is an error at once.
 Registry::Registry() : registry_(prometheus::Registry::InsertBehavior::Throw) {}
 
-std::vector<prometheus::MetricFamily> Registry::collect() const noexcept {
+std::vector<prometheus::MetricFamily> Registry::Collect() const {
+  const auto lock = page_lock();
+  return registry_.Collect();
+}
+
+std::vector<prometheus::MetricFamily> Page::Collect() const noexcept {
   try {
-    const auto lock = page_lock();
-    return registry_.Collect();
-  } catch (...) {  // out of memory: a throw would end the job's process in civetweb's thread
+    return inside_->Collect();
+  } catch (...) {
     return {};
   }
 }

@@ -2,7 +2,7 @@
 // the page with its first series and then stays. Series: the series of one gate, each looked up once
 // and then held by reference, with the gate's own label added or changed under their feet.
 //
-// Threads: collect() from any thread; everything else under page_lock(), which makes an update of
+// Threads: Collect() from any thread; everything else under page_lock(), which makes an update of
 // many series one event for a reader: no page shows half a step. Lock order: the publisher's mutex,
 // then the page's, then prometheus-cpp's own.
 // Ownership: Publisher owns the Registry; a Registry outlives its Series. References handed out by a
@@ -30,7 +30,7 @@ namespace stepgate::metrics {
 
 using Labels = prometheus::Labels;
 
-class Registry {
+class Registry final : public prometheus::Collectable {
  public:
   Registry();
   Registry(const Registry&) = delete;
@@ -38,8 +38,8 @@ class Registry {
 
   [[nodiscard]] std::unique_lock<std::mutex> page_lock() const { return std::unique_lock(page_mutex_); }
 
-  // Every family as it stands; never throws (no memory: an empty page).
-  std::vector<prometheus::MetricFamily> collect() const noexcept;
+  // Every family as it stands, between two updates.
+  std::vector<prometheus::MetricFamily> Collect() const override;
 
   prometheus::Family<prometheus::Counter>& counters(FamilyId id);
   prometheus::Family<prometheus::Gauge>& gauges(FamilyId id);
@@ -51,14 +51,15 @@ class Registry {
   std::array<void*, kFamilies> families_{};  // Family<T>*, T by the catalogue's type; owned by registry_
 };
 
-// What the HTTP page collects from. Keeps the registry alive while a scrape runs.
+// What the HTTP page collects from: whatever fails inside is an empty page, since a throw would end
+// the job's process in the server's thread. Keeps what it collects alive while a scrape runs.
 class Page final : public prometheus::Collectable {
  public:
-  explicit Page(std::shared_ptr<const Registry> registry) : registry_(std::move(registry)) {}
-  std::vector<prometheus::MetricFamily> Collect() const override { return registry_->collect(); }
+  explicit Page(std::shared_ptr<const prometheus::Collectable> inside) : inside_(std::move(inside)) {}
+  std::vector<prometheus::MetricFamily> Collect() const noexcept override;
 
  private:
-  std::shared_ptr<const Registry> registry_;
+  std::shared_ptr<const prometheus::Collectable> inside_;
 };
 
 struct CounterRef {

@@ -180,6 +180,9 @@ TEST(Underflow, Table) {
   EXPECT_EQ(underflows(then(healthy, {{10, 60, 1e-5}, {10, 60, 1e-5}})), Steps{11}) << "once while it lasts";
   EXPECT_EQ(underflows(then(healthy, {{10, 60, 1e-5}, {5, 5, 0.01}, {10, 60, 1e-5}})), (Steps{11, 13}))
       << "again after it recovered";
+  const std::vector<Small> long_low = then(healthy, std::vector<Small>(30, Small{10, 60, 1e-5}));
+  EXPECT_EQ(underflows(then(long_low, {{5, 5, 0.01}, {10, 60, 1e-5}})), (Steps{11, 42}))
+      << "the average stays that of the healthy steps";
   EXPECT_EQ(underflows(then(healthy, {{10, 60, 8.0}})), Steps{})
       << "large elements too: sparse, no underflow";
   EXPECT_EQ(underflows(then(healthy, {{15, 15, 1e-5}})), Steps{}) << "a jump below the threshold";

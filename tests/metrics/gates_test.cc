@@ -195,14 +195,14 @@ TEST(RegistryTest, ReferencesAreCachedAndAFamilyCannotBeTwoThings) {
   series.rebase({{"gate", "x"}});
   EXPECT_NE(once.metric, metric);
   EXPECT_EQ(&once, &series.counter(FamilyId::kSteps));
-  EXPECT_EQ(registry.collect().size(), 1u);
+  EXPECT_EQ(registry.Collect().size(), 1u);
 }
 
 TEST(RegistryTest, ALabelValueMayHoldAnything) {
   Registry registry;
   Series series(registry);
   series.gauge(FamilyId::kAbsMax, {{"bucket", "a\"b\\c\nd\xff"}}).set(1);
-  EXPECT_EQ(registry.collect().size(), 1u);
+  EXPECT_EQ(registry.Collect().size(), 1u);
 }
 
 }  // namespace

@@ -1,6 +1,9 @@
 // The whole page: its text for a fixed run, promtool's opinion, and a scrape over loopback.
 #include <gtest/gtest.h>
 
+#include <new>
+
+#include "metrics/http_page.h"
 #include "tests/metrics/publisher_fixture.h"
 
 namespace stepgate::metrics::test {
@@ -56,25 +59,25 @@ std::string fixed_page() {
   return text;
 }
 
-TEST(Page, TextOfAFixedRun) {
+TEST(PageTest, TextOfAFixedRun) {
   EXPECT_EQ(in_order(fixed_page()), read_file(kGolden)) << in_order(fixed_page());
 }
 
 // promtool lints names, units, help texts and the syntax. Silence is its praise.
-TEST(Page, PromtoolHasNothingToSay) {
+TEST(PageTest, PromtoolHasNothingToSay) {
   const Outcome outcome = run_program({"promtool", "check", "metrics"}, fixed_page());
   ASSERT_NE(outcome.status, 127) << "promtool is not installed (Debian package prometheus)";
   EXPECT_EQ(outcome.status, 0) << outcome.output;
   EXPECT_EQ(outcome.output, "");
 }
 
-TEST(Page, PromtoolWouldSeeAFault) {
+TEST(PageTest, PromtoolWouldSeeAFault) {
   const Outcome outcome =
       run_program({"promtool", "check", "metrics"}, "# TYPE stepgate_bad counter\nstepgate_bad 1\n");
   EXPECT_NE(outcome.status, 0);
 }
 
-TEST(Page, AnEmptyProcessAndAnObserverPassPromtoolToo) {
+TEST(PageTest, AnEmptyProcessAndAnObserverPassPromtoolToo) {
   Publisher publisher(quiet_options());
   EXPECT_EQ(page_of(publisher), "");
   FakeSource source;
@@ -90,7 +93,7 @@ PublisherOptions live_options() {
   return options;
 }
 
-TEST(Page, AScrapeOverLoopbackIsThePage) {
+TEST(PageTest, AScrapeOverLoopbackIsThePage) {
   FakeSource source;
   fixed_run(source);
   Publisher publisher(live_options());
@@ -104,7 +107,7 @@ TEST(Page, AScrapeOverLoopbackIsThePage) {
   publisher.remove_source(&source);
 }
 
-TEST(Page, NothingElseIsServed) {
+TEST(PageTest, NothingElseIsServed) {
   Publisher publisher(live_options());
   const int port = port_of(publisher.url());
   ASSERT_GT(port, 0);
@@ -118,7 +121,24 @@ TEST(Page, NothingElseIsServed) {
   EXPECT_NE(http_get("127.0.0.1", port, "/CMakeLists.txt").status, 200);
 }
 
-TEST(Page, IsGoneWithItsPublisher) {
+class Failing : public prometheus::Collectable {
+ public:
+  std::vector<prometheus::MetricFamily> Collect() const override { throw std::bad_alloc(); }
+};
+
+TEST(PageTest, AFailureWhileCollectingIsAnEmptyPageNotTheEndOfTheProcess) {
+  const auto page = std::make_shared<Page>(std::make_shared<Failing>());
+  ExpositionOptions options;
+  options.first_port = 0;
+  std::string error;
+  const auto http = HttpPage::open(options, page, &error);
+  ASSERT_NE(http, nullptr) << error;
+  const Response answer = http_get("127.0.0.1", http->port(), kPagePath);
+  EXPECT_EQ(answer.status, 200);
+  EXPECT_FALSE(has_family(answer.body, "stepgate_steps_total"));
+}
+
+TEST(PageTest, IsGoneWithItsPublisher) {
   int port = 0;
   {
     Publisher publisher(live_options());
@@ -128,7 +148,7 @@ TEST(Page, IsGoneWithItsPublisher) {
   EXPECT_EQ(http_get("127.0.0.1", port, "/metrics").status, 0);
 }
 
-TEST(Page, TwoPublishersInOneProcessAreTwoPages) {
+TEST(PageTest, TwoPublishersInOneProcessAreTwoPages) {
   FakeSource a, b;
   a.set_enforcing(true);
   b.set_enforcing(true);
