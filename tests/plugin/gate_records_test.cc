@@ -301,6 +301,8 @@ TEST(GateState, ResetEndsTheAgreementAndKeepsTheScaler) {
     ASSERT_EQ(r.activate(), STEPGATE_OK);
     r.shard[0] = NAN;
     r.step();
+    r.shard[0] = 1;
+    EXPECT_EQ(r.step().found_inf, 0.0f);
     r.begin();  // an elastic restart may come in the middle of a step
     ASSERT_EQ(r.gate().reset(9), STEPGATE_OK);
     EXPECT_FALSE(r.gate().enforcing());
@@ -309,7 +311,6 @@ TEST(GateState, ResetEndsTheAgreementAndKeepsTheScaler) {
     ASSERT_EQ(r.gate().state(&info), STEPGATE_OK);
     EXPECT_EQ(info.generation, 9u);
     EXPECT_EQ(info.scale, 32768);
-    r.shard[0] = 1;
     ASSERT_EQ(r.gate().enforce_begin(nullptr), STEPGATE_OK) << gate::last_error();
     EXPECT_TRUE(r.step().applies());
   });
