@@ -163,7 +163,9 @@ TEST(Process, BadSettingsAreRefusedAtInit) {
 }
 
 TEST(Process, ForkedChildIsRefusedAndHarmsNobody) {
-  expect_all_done(run("fork", 2, {"STEPGATE_HOSTNCCL_TIMEOUT=40"}));
+  // The parent's other threads do not exist in the child, so the leak checker of a sanitizer build, which
+  // runs at the child's exit, takes what only their stacks hold for lost.
+  expect_all_done(run("fork", 2, {"STEPGATE_HOSTNCCL_TIMEOUT=40", "ASAN_OPTIONS=detect_leaks=0"}));
 }
 
 }  // namespace
