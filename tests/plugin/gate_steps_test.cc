@@ -322,6 +322,50 @@ TEST(GateSets, CallersExchangeOverManySteps) {
   });
 }
 
+TEST(GateSets, FailureBeforeTheCallersExchangeReleasesAll) {
+  World world({.ranks = 3});
+  world.run([](Rank& r) {
+    r.declare("shard", {&r.shard});
+    activate_by_hand(r);
+    double fields[STEPGATE_SUMMARY_FIELDS];
+    r.begin();
+    if (r.rank() == 1) r.device().fail(FaultyDevice::kScan, 0);
+    ASSERT_EQ(r.gate().summarize(0, nullptr, fields), STEPGATE_OK);
+    sum_over_ranks(r, fields);
+    ASSERT_EQ(r.gate().decide(0, nullptr), STEPGATE_OK);
+    EXPECT_EQ(r.gate().scaler_update(nullptr), STEPGATE_OK);
+    EXPECT_EQ(r.wait().status, STEPGATE_RELEASED);
+  });
+}
+
+// The rank cannot even write its failure down: it must say so, for the caller sums what is there.
+TEST(GateSets, SummaryThatCannotBeWrittenIsAFailure) {
+  World world({.ranks = 1});
+  world.run([](Rank& r) {
+    r.declare("shard", {&r.shard});
+    activate_by_hand(r);
+    double fields[STEPGATE_SUMMARY_FIELDS];
+    r.begin();
+    r.device().fail(FaultyDevice::kCopyIn, 0, FaultyDevice::kForEver);
+    EXPECT_EQ(r.gate().summarize(0, nullptr, fields), STEPGATE_FAILED);
+    EXPECT_EQ(r.wait().found_inf, 1.0f);
+  });
+}
+
+TEST(GateSets, RankWithoutThePluginIsMissingFromTheActivation) {
+  World world({.ranks = 3});
+  world.run([](Rank& r) {
+    double fields[STEPGATE_ACTIVATION_FIELDS] = {};  // what the header-only client hands out
+    if (r.rank() != 2) {
+      ASSERT_EQ(r.gate().enforce_summarize(nullptr, fields), STEPGATE_OK);
+    }
+    sum_over_ranks(r, fields);
+    EXPECT_EQ(r.gate().enforce_decide(nullptr, fields), STEPGATE_REFUSED);
+    EXPECT_NE(std::string(gate::last_error()).find("2 ranks answered where 3 must"), std::string::npos);
+    EXPECT_FALSE(r.gate().enforcing());
+  });
+}
+
 TEST(GateSets, SetWithoutDecisionIsUndecidedAndReleasesAllNextStep) {
   World world({.ranks = 2});
   world.run([](Rank& r) {

@@ -138,7 +138,17 @@ TEST(Hooks, GroupIsReadOnlyAfterItsOutermostEnd) {
     EXPECT_EQ(a[0], 2);
     a = b = {0, 0};
     EXPECT_EQ(j.end().norm, 10) << "a: 2, 4; b: 4, 8";
-    // And the queue is empty: the next step's reductions outside of a group are seen at once.
+    // And the queue is empty: the next group speaks of its own reductions only, so that b is read at the
+    // step's end, as it then is.
+    j.begin();
+    a = {2, 2};
+    b = {NAN, NAN};
+    ASSERT_EQ(ncclGroupStart(), ncclSuccess);
+    j.all_reduce(a);
+    ASSERT_EQ(ncclGroupEnd(), ncclSuccess);
+    b = {4, 4};
+    EXPECT_EQ(j.end().norm, 8);
+    // Outside of a group they are seen at once.
     j.begin();
     a = b = {1, 1};
     j.all_reduce(a);
