@@ -89,6 +89,20 @@ TEST(ProcessWorld, TheDeathOfTheRankThatKeepsTheControlChannelIsNamed) {
   }
 }
 
+// Its child keeps the sockets open, so no connection closes; UCX's look at the process finds out.
+TEST(ProcessWorld, ADeadRankWhoseChildLivesOnIsNamedOverSharedMemory) {
+  Processes ranks = start_ranks(3, {"shm", 60}, "parent");
+  for (auto& rank : ranks) ASSERT_EQ(rank->line(), "ready");
+  ranks[1]->signal(SIGKILL);
+  EXPECT_NE(ranks[1]->wait(30), -1);  // as a launcher reaps it: to UCX a zombie is alive
+  for (const size_t survivor : {size_t{0}, size_t{2}}) {
+    const Said said = last_words(*ranks[survivor], 15);
+    EXPECT_EQ(said.status, SGT_PEER_DEAD) << said.message;
+    EXPECT_EQ(said.culprit, 1) << said.message;
+    EXPECT_EQ(ranks[survivor]->wait(30), 0);
+  }
+}
+
 // A rank of one process, with the others here: it dies while this one computes and asks for nothing.
 TEST(ProcessWorld, AStatusCallNoticesADeathOutsideOfOperations) {
   const sgt_unique_id id = new_id();

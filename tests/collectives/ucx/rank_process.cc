@@ -4,6 +4,7 @@
 //
 // what: sum     all-reduce of 1 Mi floats until something goes wrong
 //       small   the same with 16 floats
+//       parent  as sum, after forking a child that outlives it and holds copies of its sockets
 //       idle    joins the world, then sleeps without taking part
 //       once    one all-reduce, then destroys the world
 // With `new` it makes the id itself and says it first. Says "ready" on standard output once the first
@@ -52,10 +53,18 @@ Outcome sum_for_ever(Rank& rank, size_t count) {
   return outcome;
 }
 
+// A child such as a data loader that notices late that its parent is gone.
+[[noreturn]] Outcome linger() {
+  ::close(STDOUT_FILENO);
+  sleep(20);
+  _exit(0);
+}
+
 Outcome take_part(Rank& rank, const std::string& what) {
   std::vector<float> data(1000);
   if (what == "sum") return sum_for_ever(rank, size_t{1} << 20);
   if (what == "small") return sum_for_ever(rank, 16);
+  if (what == "parent") return fork() == 0 ? linger() : sum_for_ever(rank, size_t{1} << 20);
   if (what == "once") return one_sum(rank, data);
   say("ready");
   for (;;) pause();

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <iostream>
+#include <iterator>
 #include <random>
 #include <tuple>
 
@@ -35,11 +36,25 @@ INSTANTIATE_TEST_SUITE_P(All, SameBits,
                                             ::testing::Values(SGT_FLOAT16, SGT_BFLOAT16, SGT_FLOAT32)),
                          case_name);
 
+// Where operand order could show: both zeros, infinities, NaNs with payloads and signs, subnormals.
+constexpr uint32_t kSpecials[] = {0x00000000, 0x80000000, 0x7f800000, 0xff800000, 0x7fc01234,
+                                  0xffc04321, 0x7f800001, 0x00000001, 0x80000001, 0x7f7fffff};
+
+uint32_t special_bits(sgt_type type, uint64_t pick) {
+  const uint32_t bits = kSpecials[pick % std::size(kSpecials)];
+  if (type == SGT_FLOAT32) return bits;
+  if (type == SGT_BFLOAT16) return bits >> 16 | (bits & 1u);
+  return (bits >> 16 & 0x8000u) | (bits >> 13 & 0x7fffu & 0x7c00u) | (bits & 0x3ffu);
+}
+
 Buffer random_bits(uint64_t seed, int rank, sgt_type type, size_t count) {
   std::mt19937_64 random(seed + static_cast<uint64_t>(rank) * 1000003);
   Buffer buffer(type, count);
-  auto* bytes = static_cast<unsigned char*>(buffer.data());
-  for (size_t i = 0; i < buffer.bytes().size(); ++i) bytes[i] = static_cast<unsigned char>(random());
+  const size_t width = buffer.bytes().size() / count;
+  for (size_t i = 0; i < count; ++i) {
+    const uint32_t bits = random() % 4 == 0 ? special_bits(type, random()) : static_cast<uint32_t>(random());
+    std::memcpy(buffer.at(i), &bits, width);  // little-endian: the low half of a 16-bit type
+  }
   return buffer;
 }
 
