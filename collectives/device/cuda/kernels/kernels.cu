@@ -1,0 +1,63 @@
+// Every kernel of the fatbin, by name; arguments.h lists them. The one source that nvcc compiles, and
+// that the CPU stand-in compiles as it is. No host code.
+#include "collectives/device/cuda/kernels/apply.h"
+#include "collectives/device/cuda/kernels/poke.h"
+#include "collectives/device/cuda/kernels/publish.h"
+#include "collectives/device/cuda/kernels/scan.h"
+#include "collectives/device/cuda/kernels/step.h"
+
+using namespace stepgate::cuda;
+
+#define STEPGATE_SCAN(NAME, FORMAT)                                     \
+  extern "C" __global__ void __launch_bounds__(                         \
+      kScanTuning<sizeof(FORMAT::Element)>.warps_per_block* kWarpLanes, \
+      kScanTuning<sizeof(FORMAT::Element)>.blocks_per_sm)               \
+      stepgate_scan_##NAME(const __grid_constant__ ScanArguments a) {   \
+    scan<FORMAT>(a);                                                    \
+  }
+STEPGATE_SCAN(fp32, Fp32Format)
+STEPGATE_SCAN(fp16, Fp16Format)
+STEPGATE_SCAN(bf16, Bf16Format)
+STEPGATE_SCAN(fp64, Fp64Format)
+STEPGATE_SCAN(fp8_e4m3, Fp8E4M3Format)
+STEPGATE_SCAN(fp8_e5m2, Fp8E5M2Format)
+
+#define STEPGATE_APPLY(NAME, FUNCTION, OP)                                               \
+  extern "C" __global__ void __launch_bounds__(kApplyTuning.warps_per_block* kWarpLanes, \
+                                               kApplyTuning.blocks_per_sm)               \
+      stepgate_##NAME(const __grid_constant__ ApplyArguments a) {                        \
+    FUNCTION<OP>(a);                                                                     \
+  }
+STEPGATE_APPLY(apply_fp32, apply_in_place, ApplyFp32)
+STEPGATE_APPLY(apply_fp16, apply_in_place, ApplyFp16)
+STEPGATE_APPLY(apply_bf16, apply_in_place, ApplyBf16)
+STEPGATE_APPLY(apply_fp64, apply_in_place, ApplyFp64)
+STEPGATE_APPLY(widen_fp16, apply_out_of_place, WidenFp16)
+STEPGATE_APPLY(widen_bf16, apply_out_of_place, WidenBf16)
+
+// The body runs in thread 0 alone, over `a`.
+#define STEPGATE_ONE_THREAD(NAME, ARGUMENTS, BODY)           \
+  extern "C" __global__ void __launch_bounds__(kStepThreads) \
+      stepgate_##NAME(const __grid_constant__ ARGUMENTS a) { \
+    if (threadIdx.x == 0) BODY;                              \
+  }
+STEPGATE_ONE_THREAD(begin_step, BlockArguments, stepgate::begin_step(*a.block))
+STEPGATE_ONE_THREAD(decide, DecideArguments, stepgate::decide_set(*a.block, a.set, a.fields))
+STEPGATE_ONE_THREAD(update_scale, BlockArguments, stepgate::update_scale(*a.block))
+STEPGATE_ONE_THREAD(veto, BlockArguments, a.block->veto = 1)
+STEPGATE_ONE_THREAD(mark_applied, BlockArguments, stepgate::mark_applied(*a.block, a.set))
+
+extern "C" __global__ void __launch_bounds__(kStepThreads)
+    stepgate_summarize(const __grid_constant__ SummarizeArguments a) {
+  summarize(a);
+}
+
+extern "C" __global__ void __launch_bounds__(kStepThreads)
+    stepgate_publish(const __grid_constant__ PublishArguments a) {
+  publish(a);
+}
+
+extern "C" __global__ void __launch_bounds__(kStepThreads)
+    stepgate_poke(const __grid_constant__ PokeArguments a) {
+  poke(a);
+}

@@ -1,0 +1,70 @@
+// What of a kernel is speed and not bits, per architecture: plain data that compares. Device code
+// takes its constants from here, the code that launches takes block and grid.
+//
+// The figures come from the arithmetic of bytes in flight (a warp holds loads_in_flight * 512 bytes;
+// an SM 32 warps of it); none has been measured on a card yet.
+//
+// Thread: any; constexpr.
+#pragma once
+
+#include <cstdint>
+
+#include "collectives/core/host_device.h"
+#include "collectives/device/cuda/kernels/arguments.h"
+
+namespace stepgate::cuda {
+
+struct ScanTuning {
+  std::uint32_t loads_in_flight;  // 16-byte loads of one thread before it computes; 8-byte ones for fp8
+  std::uint32_t warps_per_block;
+  std::uint32_t blocks_per_sm;
+
+  friend constexpr bool operator==(const ScanTuning&, const ScanTuning&) = default;
+};
+
+struct ApplyTuning {
+  std::uint32_t loads_in_flight;
+  std::uint32_t warps_per_block;
+  std::uint32_t blocks_per_sm;
+
+  friend constexpr bool operator==(const ApplyTuning&, const ApplyTuning&) = default;
+};
+
+// `architecture`: compute capability times ten, 75 to 120 and beyond. `element_bytes` of the stored type.
+//
+// 16 bits: 32 warps of four loads keep 64 KiB in flight, what the widest memory (sm_100) asks for.
+// fp32 takes eight loads, which halves what the loop itself costs. fp64 needs registers for its columns,
+// fp8 for twice the loads (they are half as wide): three blocks, 48 KiB.
+STEPGATE_HD constexpr ScanTuning scan_tuning(std::uint32_t architecture, std::uint32_t element_bytes) {
+  const std::uint32_t blocks = architecture < 80 || element_bytes == 1 || element_bytes == 8 ? 3 : 4;
+  return {element_bytes == 1 || element_bytes == 4 ? 8u : 4u, 8, blocks};
+}
+
+STEPGATE_HD constexpr ApplyTuning apply_tuning(std::uint32_t architecture) {
+  return architecture < 80 ? ApplyTuning{4, 8, 3} : ApplyTuning{4, 8, 4};
+}
+
+// The architecture that is being compiled for; host passes and the CPU take a middle one.
+#if defined(__CUDA_ARCH__)
+inline constexpr std::uint32_t kArchitecture = __CUDA_ARCH__ / 10;
+#else
+inline constexpr std::uint32_t kArchitecture = 90;
+#endif
+template <std::uint32_t kElementBytes>
+inline constexpr ScanTuning kScanTuning = scan_tuning(kArchitecture, kElementBytes);
+inline constexpr ApplyTuning kApplyTuning = apply_tuning(kArchitecture);
+static_assert(kScanTuning<2>.warps_per_block <= kMaxWarpsPerBlock, "shared memory holds kMaxWarpsPerBlock");
+
+// Blocks of the step kernels.
+inline constexpr std::uint32_t kStepThreads = 128;
+
+// How fine to cut: several groups for every warp of the device, so that the last ones to finish are
+// few bytes; as coarse as that allows, for each group costs a slot and a fence.
+inline constexpr std::uint64_t kGroupsPerWarp = 12;
+constexpr std::uint32_t group_log2_for(std::uint64_t units, std::uint64_t resident_warps) {
+  std::uint32_t log2 = 0;
+  while (log2 < kMaxGroupLog2 && (units >> (log2 + 1)) >= resident_warps * kGroupsPerWarp) ++log2;
+  return log2;
+}
+
+}  // namespace stepgate::cuda
