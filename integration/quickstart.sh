@@ -117,7 +117,7 @@ cat <<WHERE
 == where to look next
   build/dev/bin/stepgate run --help       start your own job the same way
   build/dev/bin/charlm --help             other strategies, faults, checkpoints
-  the same without StepGate               build/dev/bin/stepgate run -n $ranks --no-plugin -- build/dev/bin/charlm ...
+  the same faults without StepGate        put --no-plugin in front of the -- above: ranks decide apart
   plugin/include/stepgate/stepgate.h      the C API; client.h beside it needs nothing to link
   charts/stepgate                         alert rules for Prometheus
   README.md                               configuration and limits

@@ -131,7 +131,7 @@ void Trainer::show_progress(std::uint64_t step, const Verdict& verdict) {
   if (!due && step != 1 && step != options_.steps) return;
   shown_ = Clock::now();
   const double seconds = std::chrono::duration<double>(shown_ - started_).count();
-  std::printf("%6.1f s  step %llu of %llu  loss %.3f  scale %g  norm %.3f\n", seconds,
+  std::printf("%6.1f s  step %llu of %llu  loss %.3f  scale %.10g  norm %.3f\n", seconds,
               static_cast<unsigned long long>(step), static_cast<unsigned long long>(options_.steps),
               losses_.back(), verdict.row.scale, verdict.row.norm);
   std::fflush(stdout);
@@ -142,7 +142,7 @@ void Trainer::show_progress(std::uint64_t step, const Verdict& verdict) {
 void Trainer::show_skip(const Verdict& verdict) {
   const auto step = static_cast<unsigned long long>(verdict.row.step);
   if (rank_ == 0 || !judge_->gated()) {
-    std::printf("step %llu skipped: %s at scale %g", step, verdict.row.reason.c_str(), verdict.row.scale);
+    std::printf("step %llu skipped: %s at scale %.10g", step, verdict.row.reason.c_str(), verdict.row.scale);
     if (verdict.blamed >= 0) std::printf(", from rank %d", verdict.blamed);
     if (verdict.blamed == -2) std::printf(", from several ranks");
     std::printf("\n");
