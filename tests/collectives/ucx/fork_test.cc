@@ -41,10 +41,21 @@ int count_refusals(Rank& rank, const sgt_unique_id& id, sgt_op* inherited) {
   return refusals;
 }
 
+// The leak checker at exit() takes what only the parent's other threads refer to for leaked, so that under
+// it a child of a thread leaves without exit handlers.
+[[noreturn]] void leave(int status, bool from_main_thread) {
+#if defined(__SANITIZE_ADDRESS__)
+  if (!from_main_thread) _exit(status);
+#endif
+  static_cast<void>(from_main_thread);
+  std::exit(status);
+}
+
 // Forks, runs `body` in the child, and gives what waitpid says. The child leaves through exit().
 int status_of_child(const std::function<int()>& body) {
+  const bool main_thread = getpid() == gettid();
   const pid_t child = fork();
-  if (child == 0) std::exit(body());
+  if (child == 0) leave(body(), main_thread);
   int status = -1;
   EXPECT_EQ(waitpid(child, &status, 0), child);
   return status;
