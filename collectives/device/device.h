@@ -37,6 +37,9 @@ enum class Memory {
   kMapped,  // host memory that the device writes: rings, tables
 };
 
+// A copy_in up to this size may come from anywhere, a stack included.
+inline constexpr std::size_t kSmallCopyBytes = 14336;
+
 // One contiguous piece of a gradient: count elements from data on. data needs the element's own
 // alignment only (that is all NCCL promises).
 struct Segment {
@@ -88,10 +91,16 @@ class Device {
   virtual void* allocate(std::size_t bytes, Memory kind) noexcept = 0;
   virtual void release(void* memory, Memory kind) noexcept = 0;
 
-  // Host <-> device on the stream. `from`/`to` on the host side must outlive the operation.
+  // Host <-> device on the stream. `from`/`to` on the host side must outlive the operation; but a
+  // copy_in of at most kSmallCopyBytes has read `from` before it returns. copy_out is asynchronous into
+  // kMapped memory only; into any other the host may wait.
   virtual Code copy_in(Stream s, void* device, const void* from, std::size_t bytes) noexcept = 0;
   virtual Code copy_out(Stream s, void* to, const void* device, std::size_t bytes) noexcept = 0;
 
+  // Control path: reserves what scans like `job` (found again by its total, or else its first output)
+  // need between their launches, so that scan() allocates nothing. A scan that was not prepared works
+  // too, within limits of the device. Reserved until the memory of the total is released.
+  virtual Code prepare(const Scan&) noexcept { return Code::kOk; }
   virtual Code scan(Stream s, const Scan& job) noexcept = 0;
   virtual Code apply(Stream s, const Apply& job) noexcept = 0;
 

@@ -1,0 +1,87 @@
+// CudaDevice: gradients in a CUDA device's memory, over the driver that is opened at run time.
+//
+//   std::string error;
+//   auto driver = cuda::Driver::open({}, &error);
+//   auto device = CudaDevice::create({driver, ordinal, image}, &error);   // nullptr: error says why
+//   device->scan(stream, {.segments = parameters, .stored = ElementType::kBf16, .total = stats});
+//
+// A stream is a CUstream of the device's primary context, or nullptr for its legacy default one.
+// Every operation is one launch or copy (a scan: one per 192 segments; a copy_in: one per 3.5 KiB). It
+// allocates nothing, waits for nothing and asks no event. The caller's current context is restored.
+// kDriver after the first of several launches: what was enqueued so far only touched the results that
+// the operation was to write.
+//
+// Threads: as device.h says; operations on different streams from different threads at once.
+// Order: scans into one total, and unprepared scans on one stream, must be ordered with each other (they
+// share scratch). At most cuda::kPooledStreams streams may carry unprepared scans.
+// Lock: the look-up of scratch takes one for the time of a search.
+// Ownership: memory that was allocated here and not released goes with the device. A device that is
+// destroyed while its work runs waits for it.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "collectives/device/cuda/context.h"
+#include "collectives/device/cuda/kernels/tuning.h"
+#include "collectives/device/cuda/launch.h"
+#include "collectives/device/cuda/memory.h"
+#include "collectives/device/cuda/scratch.h"
+#include "collectives/device/device.h"
+
+namespace stepgate::device {
+
+struct CudaDeviceOptions {
+  std::shared_ptr<cuda::Driver> driver;
+  int ordinal = 0;
+  const void* image = nullptr;  // the fatbin of this build's kernels
+};
+
+class CudaDevice final : public Device {
+ public:
+  static std::unique_ptr<CudaDevice> create(const CudaDeviceOptions& options, std::string* error);
+  ~CudaDevice() override;
+
+  const char* name() const noexcept override { return "cuda"; }
+  int ordinal() const noexcept { return context_->ordinal(); }
+
+  void* allocate(std::size_t bytes, Memory kind) noexcept override;
+  void release(void* memory, Memory kind) noexcept override;
+  Code copy_in(Stream s, void* device, const void* from, std::size_t bytes) noexcept override;
+  Code copy_out(Stream s, void* to, const void* device, std::size_t bytes) noexcept override;
+
+  Code prepare(const Scan& job) noexcept override;
+  Code scan(Stream s, const Scan& job) noexcept override;
+  Code apply(Stream s, const Apply& job) noexcept override;
+
+  Code begin_step(Stream s, GateBlock* g) noexcept override;
+  Code summarize(Stream s, GateBlock* g, std::uint32_t set, const RangeSlot* slots, std::uint32_t slot_count,
+                 double* fields) noexcept override;
+  Code decide(Stream s, GateBlock* g, std::uint32_t set, const double* fields) noexcept override;
+  Code update_scale(Stream s, GateBlock* g) noexcept override;
+  Code veto(Stream s, GateBlock* g) noexcept override;
+  Code mark_applied(Stream s, GateBlock* g, std::uint32_t set) noexcept override;
+  Code publish(Stream s, const GateBlock* g, std::uint32_t set, const RangeSlot* slots,
+               std::uint32_t slot_count, RingView ring, const RecordExtras& extras) noexcept override;
+  Code synchronize(Stream s) noexcept override;
+
+  const char* last_error() const noexcept override;
+
+ private:
+  CudaDevice() = default;
+  bool build(const CudaDeviceOptions& options, std::string* error);
+  ::stepgate::cuda::ScanTuning scan_tuning(ElementType stored) const noexcept;
+  std::uint64_t resident_warps(ElementType stored) const noexcept;
+  Code choose_scratch(Stream s, const Scan& job, cuda::Scratch* scratch, std::uint32_t* group_log2) noexcept;
+  template <class Arguments>
+  Code step_kernel(const char* operation, cuda::Kernel kernel, Stream s, const Arguments& a) noexcept;
+  Code block_kernel(const char* operation, cuda::Kernel kernel, Stream s, GateBlock* g,
+                    std::uint32_t set) noexcept;
+
+  std::unique_ptr<cuda::PrimaryContext> context_;
+  std::unique_ptr<cuda::KernelSet> kernels_;
+  std::unique_ptr<cuda::DeviceMemory> memory_;
+  std::unique_ptr<cuda::ScratchTable> scratch_;
+};
+
+}  // namespace stepgate::device

@@ -1,0 +1,175 @@
+// Whole steps: the same bytes on CudaDevice as on HostDevice, and what a step asks of the driver.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+#include <string>
+
+#include "collectives/device/host/host_device.h"
+#include "tests/collectives/device_cuda_driver/device_job.h"
+#include "tests/collectives/device_cuda_driver/standin.h"
+
+namespace stepgate::test {
+namespace {
+
+JobTrace on_host(const JobPlan& plan) {
+  device::HostDevice host;
+  std::string error;
+  JobTrace trace = DeviceJob::run(host, nullptr, plan, &error);
+  EXPECT_EQ(error, "");
+  return trace;
+}
+
+TEST(CudaStep, TheHostsBits) {
+  const JobPlan plan = random_plan(run_seed());
+  const JobTrace want = on_host(plan);
+  ASSERT_EQ(want.steps.size(), plan.steps.size());
+  EXPECT_EQ(want.steps[0].block.sets[0].decision.skip, 0u);
+  EXPECT_EQ(want.records[1].decision.reason, Reason::kInf);
+  EXPECT_EQ(want.records[2].decision.reason, Reason::kNan);
+  EXPECT_EQ(want.records[3].decision.reason, Reason::kVeto);
+  StandIn standin;
+  {
+    const auto cuda = standin.device();
+    ASSERT_NE(cuda, nullptr);
+    const JobStream stream(standin);
+    std::string error;
+    EXPECT_EQ(difference(DeviceJob::run(*cuda, stream.get(), plan, &error), want), "");
+    EXPECT_EQ(error, "");
+  }
+  EXPECT_GT(standin.control().kernels_run(), 100u);
+}
+
+TEST(CudaStep, TheHostsBitsWithDelaysAndAGuard) {
+  const JobPlan plan = random_plan(run_seed());
+  standin::Options options;
+  options.guard = true;
+  options.max_delay_us = 200;
+  options.seed = run_seed();
+  StandIn standin(options);
+  const auto cuda = standin.device();
+  ASSERT_NE(cuda, nullptr);
+  std::string error;
+  EXPECT_EQ(difference(DeviceJob::run(*cuda, nullptr, plan, &error), on_host(plan)), "");
+  EXPECT_EQ(error, "");
+}
+
+TEST(CudaStep, UnpreparedScansGiveTheSameBits) {
+  JobPlan plan = random_plan(run_seed());
+  plan.prepare = false;
+  StandIn standin;
+  const auto cuda = standin.device();
+  ASSERT_NE(cuda, nullptr);
+  const JobStream stream(standin);
+  std::string error;
+  EXPECT_EQ(difference(DeviceJob::run(*cuda, stream.get(), plan, &error), on_host(plan)), "");
+  EXPECT_EQ(error, "");
+}
+
+// What the hot path may ask of the driver; anything else waits, allocates or asks.
+TEST(CudaStep, AsksTheDriverForLaunchesAndCopiesAlone) {
+  const std::set<std::string> allowed = {"cuCtxGetCurrent", "cuLaunchKernel", "cuMemcpyDtoHAsync_v2"};
+  const JobPlan plan = random_plan(run_seed());
+  StandIn standin;
+  const auto cuda = standin.device();
+  ASSERT_NE(cuda, nullptr);
+  const JobStream stream(standin);
+  DeviceJob job(*cuda, stream.get(), plan);
+  std::string error;
+  ASSERT_TRUE(job.usable() && job.start(&error)) << error;
+  standin.control().forget_calls();
+  ASSERT_TRUE(job.enqueue_step(Spoil::kNothing, &error)) << error;
+  for (const standin::CallRecord& c : standin.calls()) {
+    EXPECT_TRUE(allowed.count(c.name) != 0) << c.name;
+    EXPECT_EQ(c.waited, 0) << c.name;
+  }
+  // One context look-up for each operation: begin, 4 ranges x (2 clears, 2 scans), attributing,
+  // summarize, decide, update, publish, 6 applies, mark_applied, 2 mirrors. One launch for each but the
+  // mirrors, and one more for each scan of the range with 230 segments.
+  EXPECT_EQ(standin.count("cuCtxGetCurrent"), 31u);
+  EXPECT_EQ(standin.count("cuLaunchKernel"), 31u);
+  EXPECT_EQ(standin.count("cuMemcpyDtoHAsync_v2"), 2u);
+  EXPECT_EQ(cuda->synchronize(stream.get()), device::Code::kOk);
+}
+
+TEST(CudaStep, AWatcherSeesEveryCall) {
+  class Counter final : public device::cuda::CallWatcher {
+   public:
+    void called(const char* function, device::cuda::Result) noexcept override { ++seen[function]; }
+    std::map<std::string, std::uint64_t> seen;
+  };
+  Counter counter;
+  StandIn standin;
+  std::string error;
+  auto driver = standin.open(&error);
+  ASSERT_NE(driver, nullptr) << error;
+  driver->watch(&counter);
+  standin.control().forget_calls();
+  const auto cuda = device::CudaDevice::create({driver, 0, StandIn::image()}, &error);
+  ASSERT_NE(cuda, nullptr) << error;
+  std::map<std::string, std::uint64_t> reached;
+  for (const standin::CallRecord& c : standin.calls()) ++reached[c.name];
+  EXPECT_EQ(counter.seen, reached);
+}
+
+// Without a context of its own the caller gets none left behind, with another one gets that one back.
+TEST(CudaStep, RestoresTheCallersContext) {
+  standin::Options options;
+  options.devices = 2;
+  StandIn standin(options);
+  const auto cuda = standin.device(1);
+  ASSERT_NE(cuda, nullptr);
+  std::string error;
+  const auto driver = standin.open(&error);
+  device::cuda::ContextHandle current = nullptr;
+  const auto now = [&] {
+    EXPECT_EQ(driver->call(driver->api().CtxGetCurrent, &current), device::cuda::Result::kSuccess);
+    return current;
+  };
+  EXPECT_EQ(now(), nullptr);
+  const JobPlan plan = random_plan(run_seed());
+  EXPECT_EQ(DeviceJob::run(*cuda, nullptr, plan, &error).steps.size(), plan.steps.size()) << error;
+  EXPECT_EQ(now(), nullptr);
+  const JobStream other(standin, 0);
+  EXPECT_EQ(DeviceJob::run(*cuda, nullptr, plan, &error).steps.size(), plan.steps.size()) << error;
+  EXPECT_EQ(now(), other.context());
+  // The other device's stream is refused, whoever is current.
+  GateBlock* g = static_cast<GateBlock*>(cuda->allocate(sizeof(GateBlock), device::Memory::kDevice));
+  EXPECT_EQ(cuda->begin_step(other.get(), g), device::Code::kDriver);
+  EXPECT_EQ(std::string(cuda->last_error()),
+            "begin_step: cuLaunchKernel(stepgate_begin_step): CUDA_ERROR_INVALID_HANDLE (400)");
+  EXPECT_EQ(now(), other.context());
+  cuda->release(g, device::Memory::kDevice);
+  EXPECT_GT(standin.control().account().misuses, 0);
+  standin.control().configure(options);  // that misuse was meant
+}
+
+TEST(CudaStep, TwoDevicesSideBySide) {
+  standin::Options options;
+  options.devices = 2;
+  options.max_delay_us = 50;
+  options.seed = run_seed();
+  StandIn standin(options);
+  const auto first = standin.device(0);
+  const auto second = standin.device(1);
+  ASSERT_TRUE(first != nullptr && second != nullptr);
+  const JobPlan plans[] = {random_plan(run_seed()), random_plan(run_seed() + 1)};
+  DeviceJob a(*first, nullptr, plans[0]);
+  DeviceJob b(*second, nullptr, plans[1]);
+  JobTrace traces[2];
+  std::string error;
+  ASSERT_TRUE(a.usable() && b.usable() && a.start(&error) && b.start(&error)) << error;
+  ASSERT_TRUE(a.enqueue_step(Spoil::kNothing, &error) && b.enqueue_step(Spoil::kVeto, &error)) << error;
+  ASSERT_TRUE(b.collect(&traces[1], &error) && a.collect(&traces[0], &error)) << error;
+  device::HostDevice host;
+  const Spoil spoils[] = {Spoil::kNothing, Spoil::kVeto};
+  for (int i = 0; i < 2; ++i) {
+    DeviceJob job(host, nullptr, plans[i]);
+    JobTrace want;
+    ASSERT_TRUE(job.start(&error) && job.enqueue_step(spoils[i], &error) && job.collect(&want, &error));
+    EXPECT_EQ(difference(traces[i], want), "") << i;
+  }
+}
+
+}  // namespace
+}  // namespace stepgate::test
