@@ -50,18 +50,18 @@ void expect_blamed(const Run& run) {
   }
 }
 
-struct Case {
+struct AgreementCase {
   int ranks;
   const char* strategy;
   bool threads;
 };
 
-std::string case_name(const testing::TestParamInfo<Case>& info) {
+std::string case_name(const testing::TestParamInfo<AgreementCase>& info) {
   return std::string(info.param.strategy) + std::to_string(info.param.ranks) +
          (info.param.threads ? "threads" : "processes");
 }
 
-class Agreement : public testing::TestWithParam<Case> {};
+class Agreement : public testing::TestWithParam<AgreementCase> {};
 
 // Scale 1 never overflows, so what is skipped is exactly what was injected.
 TEST_P(Agreement, RandomInjectionsAreSkippedTogetherAndBlamed) {
@@ -77,8 +77,8 @@ TEST_P(Agreement, RandomInjectionsAreSkippedTogetherAndBlamed) {
   expect_blamed(result.run);
 }
 
-std::vector<Case> all_cases() {
-  std::vector<Case> cases;
+std::vector<AgreementCase> all_cases() {
+  std::vector<AgreementCase> cases;
   for (const char* strategy : {"ddp", "zero1"}) {
     for (int ranks = 1; ranks <= 8; ++ranks) {
       cases.push_back({ranks, strategy, false});

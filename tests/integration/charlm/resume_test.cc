@@ -9,12 +9,12 @@ namespace {
 using charlm_report::Rank;
 using Words = std::vector<std::string>;
 
-struct Case {
+struct ResumeCase {
   const char* strategy;
   bool plugin;
 };
 
-class Resume : public testing::TestWithParam<Case> {};
+class Resume : public testing::TestWithParam<ResumeCase> {};
 
 // The stop falls between growths and after skips, so scale, tracker, moments and data all matter.
 TEST_P(Resume, ContinuesTheSameTrajectoryBitForBit) {
@@ -45,8 +45,8 @@ TEST_P(Resume, ContinuesTheSameTrajectoryBitForBit) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Resume,
-                         testing::Values(Case{"ddp", true}, Case{"zero1", true}, Case{"ddp", false},
-                                         Case{"zero1", false}),
+                         testing::Values(ResumeCase{"ddp", true}, ResumeCase{"zero1", true},
+                                         ResumeCase{"ddp", false}, ResumeCase{"zero1", false}),
                          [](const auto& suite) {
                            return std::string(suite.param.strategy) +
                                   (suite.param.plugin ? "" : "_without_plugin");
@@ -68,12 +68,12 @@ TEST(ResumeRefuses, CheckpointsOfAnotherStrategyOrJob) {
   EXPECT_NE(naive.outcome.err.find("no plugin answers"), std::string::npos) << naive.outcome.err;
 }
 
-struct Bad {
+struct BadOption {
   Words options;
   std::string says;
 };
 
-class CharlmRefuses : public testing::TestWithParam<Bad> {};
+class CharlmRefuses : public testing::TestWithParam<BadOption> {};
 
 TEST_P(CharlmRefuses, WithStatus2AndTheReason) {
   const Outcome outcome =
@@ -85,13 +85,14 @@ TEST_P(CharlmRefuses, WithStatus2AndTheReason) {
 
 INSTANTIATE_TEST_SUITE_P(
     BadArguments, CharlmRefuses,
-    testing::Values(Bad{{"--strategy", "fsdp"}, "--strategy is 'fsdp'; allowed: ddp, zero1"},
-                    Bad{{"--steps", "0"}, "--steps is '0'"}, Bad{{"--layers", "1"}, "--layers is '1'"},
-                    Bad{{"--inject", "0:1:bias:nan"}, "is 'bias'; allowed: embedding.weight, hidden1.weight"},
-                    Bad{{"--inject", "0:1:output.bias:zero"}, "allowed: inf, nan, underflow"},
-                    Bad{{"--inject", "5:1:output.bias:nan"}, "is 5; allowed: 0 to 0"},
-                    Bad{{"--random-injections", "1:2"}, "--random-injections is '2'"},
-                    Bad{{"--colour", "red"}, "unknown option '--colour'"}, Bad{{"--text"}, "needs a value"}));
+    testing::Values(
+        BadOption{{"--strategy", "fsdp"}, "--strategy is 'fsdp'; allowed: ddp, zero1"},
+        BadOption{{"--steps", "0"}, "--steps is '0'"}, BadOption{{"--layers", "1"}, "--layers is '1'"},
+        BadOption{{"--inject", "0:1:bias:nan"}, "is 'bias'; allowed: embedding.weight, hidden1.weight"},
+        BadOption{{"--inject", "0:1:output.bias:zero"}, "allowed: inf, nan, underflow"},
+        BadOption{{"--inject", "5:1:output.bias:nan"}, "is 5; allowed: 0 to 0"},
+        BadOption{{"--random-injections", "1:2"}, "--random-injections is '2'"},
+        BadOption{{"--colour", "red"}, "unknown option '--colour'"}, BadOption{{"--text"}, "needs a value"}));
 
 }  // namespace
 }  // namespace stepgate::test
