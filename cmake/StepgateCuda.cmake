@@ -1,7 +1,11 @@
 # Resolves STEPGATE_CUDA (AUTO, ON or OFF) to STEPGATE_CUDA_ENABLED, once per configure.
 #
 # AUTO takes what the machine has; ON insists on a compiler and says what is missing; OFF does not
-# look. So far the answer is only reported: no CUDA code is in this tree yet.
+# look. Only device code needs it: host code opens the driver at run time. A compiler may lie anywhere
+# (-DSTEPGATE_NVCC=/path/to/nvcc), one from Python's nvidia-cuda-nvcc too.
+#
+# Sets STEPGATE_CUDA_ARCHITECTURES to what of the supported list this compiler knows, and looks for
+# the disassemblers that a test counts instructions with.
 
 set(STEPGATE_CUDA_ENABLED OFF)
 if(NOT STEPGATE_CUDA MATCHES "^(AUTO|ON|OFF)$")
@@ -25,8 +29,34 @@ if(NOT STEPGATE_CUDA STREQUAL "OFF")
       "-DSTEPGATE_NVCC=/path/to/nvcc, or use STEPGATE_CUDA=AUTO or OFF")
   endif()
 endif()
-if(STEPGATE_CUDA_ENABLED)
-  message(STATUS "CUDA: nvcc ${STEPGATE_NVCC_VERSION} (${STEPGATE_NVCC}); nothing is built with it yet")
-else()
-  message(STATUS "CUDA: off (STEPGATE_CUDA=${STEPGATE_CUDA})")
+if(NOT STEPGATE_CUDA_ENABLED)
+  message(STATUS "CUDA: off (STEPGATE_CUDA=${STEPGATE_CUDA}); no fatbin is built")
+  return()
+endif()
+
+execute_process(COMMAND ${STEPGATE_NVCC} --list-gpu-code OUTPUT_VARIABLE known_codes
+                OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+string(REPLACE "\n" ";" known_codes "${known_codes}")
+set(STEPGATE_CUDA_ARCHITECTURES "")
+set(unknown "")
+foreach(architecture 75 80 86 89 90 100 103 120)
+  if("sm_${architecture}" IN_LIST known_codes)
+    list(APPEND STEPGATE_CUDA_ARCHITECTURES ${architecture})
+  else()
+    list(APPEND unknown ${architecture})
+  endif()
+endforeach()
+if(NOT STEPGATE_CUDA_ARCHITECTURES)
+  message(FATAL_ERROR "nvcc ${STEPGATE_NVCC_VERSION} (${STEPGATE_NVCC}) knows none of the architectures "
+                      "75 to 120; it names: ${known_codes}")
+endif()
+
+cmake_path(GET STEPGATE_NVCC PARENT_PATH nvcc_folder)
+find_program(STEPGATE_CUOBJDUMP cuobjdump HINTS ${nvcc_folder} DOC "Takes cubins out of a fatbin; a test")
+find_program(STEPGATE_NVDISASM nvdisasm HINTS ${nvcc_folder} DOC "Disassembles cubins; a test")
+
+string(REPLACE ";" " " architectures "${STEPGATE_CUDA_ARCHITECTURES}")
+message(STATUS "CUDA: nvcc ${STEPGATE_NVCC_VERSION} (${STEPGATE_NVCC}), sm_ ${architectures}")
+if(unknown)
+  message(STATUS "CUDA: this nvcc does not know sm_ ${unknown}; PTX serves those that are newer")
 endif()

@@ -104,7 +104,7 @@ struct Fp32Format {
     for (int j = 0; j < 4; ++j) {
       const std::uint32_t a = v.w[j] & 0x7fffffffu;
       peak = larger(peak, a);
-      counts.nonzero += static_cast<std::int32_t>(a < 1u ? a : 1u);
+      counts.nonzero = add_nonzero(a, counts.nonzero);
       counts.normal += static_cast<std::int32_t>((a + adder) >> 31);
       const float x = float_from_bits(v.w[j]);
       c[j] = multiply_add(x, x, c[j]);

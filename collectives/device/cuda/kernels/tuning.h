@@ -32,11 +32,12 @@ struct ApplyTuning {
 
 // `architecture`: compute capability times ten, 75 to 120 and beyond. `element_bytes` of the stored type.
 //
-// 16 bits: 32 warps of four loads keep 64 KiB in flight, what the widest memory (sm_100) asks for.
-// fp32 takes eight loads, which halves what the loop itself costs. fp64 needs registers for its columns,
-// fp8 for twice the loads (they are half as wide): three blocks, 48 KiB.
+// 16 bits: 32 warps of four loads keep 64 KiB in flight, what the widest memory (sm_100) asks for; 24
+// warps (48 KiB) do before sm_90, where four blocks would leave too few registers. fp32 takes eight
+// loads, which halves what the loop itself costs. fp64 needs registers for its columns, fp8 for twice
+// the loads (they are half as wide): three blocks.
 STEPGATE_HD constexpr ScanTuning scan_tuning(std::uint32_t architecture, std::uint32_t element_bytes) {
-  const std::uint32_t blocks = architecture < 80 || element_bytes == 1 || element_bytes == 8 ? 3 : 4;
+  const std::uint32_t blocks = architecture < 90 || element_bytes == 1 || element_bytes == 8 ? 3 : 4;
   return {element_bytes == 1 || element_bytes == 4 ? 8u : 4u, 8, blocks};
 }
 

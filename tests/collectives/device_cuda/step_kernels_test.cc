@@ -1,0 +1,207 @@
+// The step kernels against HostDevice: whole steps, the block and the ring equal byte for byte.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <memory>
+#include <random>
+
+#include "collectives/device/host/host_device.h"
+#include "tests/collectives/device/scan_oracle.h"
+#include "tests/collectives/device_cuda/kernel_runs.h"
+
+namespace stepgate::test {
+namespace {
+
+// Memory that starts as zeros, padding included, so that bytes can be compared.
+template <class T>
+struct Zeroed {
+  Zeroed() : memory(std::make_unique<unsigned char[]>(sizeof(T))), value(new (memory.get()) T{}) {}
+  std::unique_ptr<unsigned char[]> memory;
+  T* value;
+  bool operator==(const Zeroed& other) const { return std::memcmp(value, other.value, sizeof(T)) == 0; }
+};
+
+struct Ring {
+  std::vector<StepRecord> records = std::vector<StepRecord>(kRingRecords);
+  std::uint64_t head = 0;
+};
+
+// One rank's state, driven twice: by the host's functions, and by kernels.
+struct Side {
+  Zeroed<GateBlock> block;
+  double fields[kSummaryFields] = {};
+  Ring ring;
+};
+
+class StepKernels : public testing::Test {
+ protected:
+  StepKernels() {
+    for (Side* s : {&host_, &kernel_}) {
+      GateBlock& g = *s->block.value;
+      g.params = default_params(ScalerRule::kStepgate);
+      g.params.interval = 3;
+      g.scaler = initial_state(g.params);
+      g.policy.max_norm = 1.5;
+      g.enforcing = 1;
+    }
+  }
+
+  GateBlock* block(Side& s) { return s.block.value; }
+
+  std::vector<RangeSlot> random_slots(std::size_t n, bool bad) {
+    std::vector<RangeSlot> slots(n);
+    for (RangeSlot& s : slots) {
+      s.reduced.sum_squares = std::ldexp(static_cast<double>(random_()), -40);
+      s.reduced.abs_max = std::ldexp(static_cast<double>(random_()), -60);
+      s.reduced.elements = random_() % 100000;
+      s.reduced.zeros = random_() % 100;
+      s.reduced.subnormals = random_() % 100;
+      s.reduced.overranges = random_() % 3;
+      s.factor = 1.0 / static_cast<double>(1 + random_() % 8);
+      s.largest_storable = 65504;
+      s.counted = random_() % 4 != 0;
+      s.live = random_() % 5 != 0;
+      s.set = random_() % 3 == 0 ? 1 : 0;
+      if (bad && random_() % 2 == 0) s.reduced.inf = s.local.nan = 1;
+    }
+    return slots;
+  }
+
+  void expect_equal(const char* after) {
+    EXPECT_TRUE(host_.block == kernel_.block) << "block after " << after;
+    EXPECT_EQ(std::memcmp(host_.fields, kernel_.fields, sizeof host_.fields), 0) << "summary after " << after;
+    EXPECT_EQ(host_.ring.head, kernel_.ring.head);
+    EXPECT_EQ(std::memcmp(host_.ring.records.data(), kernel_.ring.records.data(),
+                          sizeof(StepRecord) * kRingRecords),
+              0)
+        << "ring after " << after;
+  }
+
+  void begin_step() {
+    device_.begin_step(nullptr, block(host_));
+    run_kernel("stepgate_begin_step", 1, 64, cuda::BlockArguments{block(kernel_), 0, 0});
+    expect_equal("begin_step");
+  }
+  void summarize(std::uint32_t set, const std::vector<RangeSlot>& slots) {
+    const auto n = static_cast<std::uint32_t>(slots.size());
+    device_.summarize(nullptr, block(host_), set, slots.data(), n, host_.fields);
+    run_kernel("stepgate_summarize", 1, 64,
+               cuda::SummarizeArguments{block(kernel_), slots.data(), kernel_.fields, set, n});
+    expect_equal("summarize");
+  }
+  void decide(std::uint32_t set) {
+    device_.decide(nullptr, block(host_), set, host_.fields);
+    run_kernel("stepgate_decide", 1, 64, cuda::DecideArguments{block(kernel_), kernel_.fields, set, 0});
+    expect_equal("decide");
+  }
+  void finish(std::uint32_t set, const std::vector<RangeSlot>& slots) {
+    device_.mark_applied(nullptr, block(host_), set);
+    run_kernel("stepgate_mark_applied", 1, 32, cuda::BlockArguments{block(kernel_), set, 0});
+    expect_equal("mark_applied");
+    device_.update_scale(nullptr, block(host_));
+    run_kernel("stepgate_update_scale", 1, 32, cuda::BlockArguments{block(kernel_), 0, 0});
+    expect_equal("update_scale");
+    publish(set, slots);
+  }
+  void publish(std::uint32_t set, const std::vector<RangeSlot>& slots) {
+    const auto n = static_cast<std::uint32_t>(slots.size());
+    device_.publish(nullptr, block(host_), set, slots.data(), n,
+                    {host_.ring.records.data(), &host_.ring.head}, {1.5, 0.25, 0.125});
+    run_kernel("stepgate_publish", 1, 64,
+               cuda::PublishArguments{block(kernel_), slots.data(), kernel_.ring.records.data(),
+                                      &kernel_.ring.head, set, n, 1.5, 0.25, 0.125});
+    expect_equal("publish");
+  }
+
+  std::mt19937_64 random_{test_seed()};
+  device::HostDevice device_;
+  Side host_, kernel_;
+};
+
+// Few slots lie in shared memory, many are read in place: both, around the limit.
+TEST_F(StepKernels, StepsOfAnySize) {
+  int applied = 0, skipped = 0;
+  for (const std::size_t n : {0, 1, 5, 37, 127, 128, 129, 300}) {
+    for (const bool bad : {false, true, false}) {
+      SCOPED_TRACE(n);
+      const std::vector<RangeSlot> slots = random_slots(n, bad);
+      begin_step();
+      for (const std::uint32_t set : {0u, 1u}) {
+        summarize(set, slots);
+        decide(set);
+        ++(block(host_)->sets[set].decision.skip ? skipped : applied);
+        finish(set, slots);
+      }
+    }
+  }
+  EXPECT_GT(applied, 5);
+  EXPECT_GT(skipped, 3);
+}
+
+TEST_F(StepKernels, ApplyModeCountsProductsThatOverflow) {
+  for (Side* s : {&host_, &kernel_}) {
+    block(*s)->policy.unscale = UnscaleMode::kApply;
+    block(*s)->scaler.scale = 0x1p-10;
+  }
+  std::vector<RangeSlot> slots = random_slots(3, false);
+  for (RangeSlot& s : slots) s.live = 1, s.set = 0, s.reduced.abs_max = 1000;
+  begin_step();
+  summarize(0, slots);
+  decide(0);
+  EXPECT_EQ(block(host_)->sets[0].decision.reason, Reason::kInf);
+}
+
+TEST_F(StepKernels, VetoSkipsAndIsSeen) {
+  begin_step();
+  device_.veto(nullptr, block(host_));
+  run_kernel("stepgate_veto", 1, 32, cuda::BlockArguments{block(kernel_), 0, 0});
+  expect_equal("veto");
+  summarize(0, random_slots(4, false));
+  decide(0);
+  EXPECT_EQ(block(kernel_)->sets[0].decision.reason, Reason::kVeto);
+  EXPECT_EQ(block(kernel_)->sets[0].outputs.found_inf, 1.0f);
+}
+
+// Ranks that disagree, sums of another step, too few contributors: whatever decide may meet.
+TEST_F(StepKernels, StrangeSums) {
+  for (Side* s : {&host_, &kernel_}) block(*s)->policy.world = 4;
+  for (int round = 0; round < 40; ++round) {
+    SCOPED_TRACE(round);
+    begin_step();
+    summarize(0, random_slots(6, round % 3 == 0));
+    for (int i = 0; i < kSummaryFields; ++i) {
+      const double factor = round % 2 == 0 ? 4 : 1 + static_cast<double>(random_() % 5);
+      host_.fields[i] = kernel_.fields[i] = host_.fields[i] * factor;
+    }
+    if (round % 7 == 6) host_.fields[kSumStep] = kernel_.fields[kSumStep] = 3;
+    decide(0);
+    finish(0, {});
+  }
+}
+
+TEST_F(StepKernels, RingGoesRound) {
+  host_.ring.head = kernel_.ring.head = kRingRecords - 2;
+  begin_step();
+  for (int i = 0; i < 5; ++i) publish(0, random_slots(2, false));
+  EXPECT_EQ(kernel_.ring.head, kRingRecords + 3);
+  EXPECT_EQ(kernel_.ring.records[2].sequence, kRingRecords + 3);
+}
+
+TEST_F(StepKernels, PokeWritesItsBytesAlone) {
+  auto a = std::make_unique<cuda::PokeArguments>();
+  for (std::uint32_t i = 0; i < cuda::kPokeBytes; ++i) a->data[i] = static_cast<unsigned char>(random_());
+  for (const std::uint32_t n : {0u, 1u, 7u, 8u, 63u, 100u, cuda::kPokeBytes}) {
+    for (const std::uint32_t skip : {8u, 9u}) {
+      std::vector<unsigned char> to(cuda::kPokeBytes + 32, 0x77);
+      std::vector<unsigned char> want = to;
+      std::memcpy(want.data() + skip, a->data, n);
+      a->to = to.data() + skip;
+      a->bytes = n;
+      run_kernel("stepgate_poke", 1, 64, *a);
+      EXPECT_EQ(to, want) << n << " bytes";
+    }
+  }
+}
+
+}  // namespace
+}  // namespace stepgate::test
