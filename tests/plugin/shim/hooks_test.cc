@@ -25,6 +25,9 @@ const bool kEnvironmentSet = [] {
   return true;
 }();
 
+// Beyond NCCL's types, within what the enumeration can hold.
+constexpr auto kNoType = static_cast<ncclDataType_t>(14);
+
 ncclUniqueId fresh_id() {
   ncclUniqueId id{};
   EXPECT_EQ(ncclGetUniqueId(&id), ncclSuccess) << ncclGetLastError(nullptr);
@@ -165,8 +168,7 @@ TEST(Hooks, FailedGroupVetoesTheStep) {
     j.begin();
     ASSERT_EQ(ncclGroupStart(), ncclSuccess);
     j.all_reduce(bucket);
-    EXPECT_NE(ncclAllReduce(bucket.data(), bucket.data(), 2, static_cast<ncclDataType_t>(99), ncclSum,
-                            j.comm(), nullptr),
+    EXPECT_NE(ncclAllReduce(bucket.data(), bucket.data(), 2, kNoType, ncclSum, j.comm(), nullptr),
               ncclSuccess);
     EXPECT_NE(ncclGroupEnd(), ncclSuccess);
     EXPECT_EQ(j.end().reason, STEPGATE_REASON_VETO);
@@ -179,8 +181,7 @@ TEST(Hooks, FailedGroupVetoesTheStep) {
 TEST(Hooks, TheJobsOwnErrorsComeBackUnchanged) {
   run(1, [](Job& j) {
     std::vector<float> data = {1};
-    const auto bad = static_cast<ncclDataType_t>(99);
-    EXPECT_EQ(ncclAllReduce(data.data(), data.data(), 1, bad, ncclSum, j.comm(), nullptr),
+    EXPECT_EQ(ncclAllReduce(data.data(), data.data(), 1, kNoType, ncclSum, j.comm(), nullptr),
               ncclInvalidArgument);
     EXPECT_EQ(ncclAllReduce(nullptr, data.data(), 1, ncclFloat32, ncclSum, j.comm(), nullptr),
               ncclInvalidArgument);
