@@ -82,6 +82,7 @@ bool CudaDevice::build(const CudaDeviceOptions& options, std::string* error) {
 CudaDevice::~CudaDevice() {
   if (context_ == nullptr) return;
   const ContextScope scope(*context_, "destroy");
+  const RelaxedCapture relaxed(context_->driver());
   scratch_.reset();
   memory_.reset();
   kernels_.reset();

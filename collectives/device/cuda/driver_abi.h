@@ -14,6 +14,8 @@ struct CUmod_st;
 struct CUfunc_st;
 struct CUstream_st;
 struct CUevent_st;
+struct CUgraph_st;
+struct CUgraphExec_st;
 
 namespace stepgate::device::cuda {
 
@@ -24,6 +26,8 @@ using ModuleHandle = CUmod_st*;
 using FunctionHandle = CUfunc_st*;
 using StreamHandle = CUstream_st*;
 using EventHandle = CUevent_st*;
+using GraphHandle = CUgraph_st*;
+using GraphExecHandle = CUgraphExec_st*;
 using HostFunction = void (*)(void*);
 
 // CUresult, as far as the code names it; any other value may come.
@@ -46,6 +50,12 @@ enum class Result : int {
   kNotSupported = 801,
   kSystemDriverMismatch = 803,
   kStreamCaptureUnsupported = 900,
+  kStreamCaptureInvalidated = 901,
+  kStreamCaptureMerge = 902,
+  kStreamCaptureUnmatched = 903,
+  kStreamCaptureUnjoined = 904,
+  kStreamCaptureIsolation = 905,
+  kStreamCaptureImplicit = 906,
   kUnknown = 999,
 };
 
@@ -122,17 +132,23 @@ inline constexpr int kAbiVersion = 12000;
      void** extra))
 
 // What the gates and the tests need beside it; a driver without one is still accepted.
-#define STEPGATE_CUDA_OPTIONAL(X)                                                            \
-  X(GetErrorString, "", (Result error, const char** text))                                   \
-  X(FuncLoad, "", (FunctionHandle function))                                                 \
-  X(PointerGetAttribute, "", (void* value, PointerAttribute attribute, DevicePtr pointer))   \
-  X(MemcpyAsync, "", (DevicePtr to, DevicePtr from, std::size_t bytes, StreamHandle stream)) \
-  X(StreamIsCapturing, "", (StreamHandle stream, CaptureStatus * status))                    \
-  X(StreamQuery, "", (StreamHandle stream))                                                  \
-  X(StreamWaitEvent, "", (StreamHandle stream, EventHandle event, unsigned flags))           \
-  X(EventCreate, "", (EventHandle * event, unsigned flags))                                  \
-  X(EventRecord, "", (EventHandle event, StreamHandle stream))                               \
-  X(EventQuery, "", (EventHandle event))                                                     \
-  X(EventSynchronize, "", (EventHandle event))                                               \
-  X(EventDestroy, "_v2", (EventHandle event))                                                \
+#define STEPGATE_CUDA_OPTIONAL(X)                                                                         \
+  X(GetErrorString, "", (Result error, const char** text))                                                \
+  X(FuncLoad, "", (FunctionHandle function))                                                              \
+  X(PointerGetAttribute, "", (void* value, PointerAttribute attribute, DevicePtr pointer))                \
+  X(MemcpyAsync, "", (DevicePtr to, DevicePtr from, std::size_t bytes, StreamHandle stream))              \
+  X(StreamIsCapturing, "", (StreamHandle stream, CaptureStatus * status))                                 \
+  X(StreamQuery, "", (StreamHandle stream))                                                               \
+  X(StreamWaitEvent, "", (StreamHandle stream, EventHandle event, unsigned flags))                        \
+  X(EventCreate, "", (EventHandle * event, unsigned flags))                                               \
+  X(EventRecord, "", (EventHandle event, StreamHandle stream))                                            \
+  X(EventQuery, "", (EventHandle event))                                                                  \
+  X(EventSynchronize, "", (EventHandle event))                                                            \
+  X(EventDestroy, "_v2", (EventHandle event))                                                             \
+  X(StreamBeginCapture, "_v2", (StreamHandle stream, CaptureMode mode))                                   \
+  X(StreamEndCapture, "", (StreamHandle stream, GraphHandle * graph))                                     \
+  X(GraphInstantiateWithFlags, "", (GraphExecHandle * exec, GraphHandle graph, unsigned long long flags)) \
+  X(GraphLaunch, "", (GraphExecHandle exec, StreamHandle stream))                                         \
+  X(GraphExecDestroy, "", (GraphExecHandle exec))                                                         \
+  X(GraphDestroy, "", (GraphHandle graph))                                                                \
   X(LaunchHostFunc, "", (StreamHandle stream, HostFunction function, void* data))

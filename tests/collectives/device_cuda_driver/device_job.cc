@@ -144,7 +144,6 @@ device::Scan DeviceJob::scan_of(std::size_t range, bool local) const {
   return job;
 }
 
-// The job's own backward: gradients appear in device memory. Large copies may wait; not the hot path.
 bool DeviceJob::fill(std::size_t range, Spoil spoil, std::string* error) {
   std::vector<unsigned char> bytes = plan_.ranges[range].bytes;
   const std::size_t size = element_size(plan_.ranges[range].type);

@@ -76,6 +76,8 @@ class DeviceJob {
 
   bool usable() const { return usable_; }  // all memory is there
   bool start(std::string* error);
+  // The job's own backward: gradients appear in device memory. Waits.
+  bool fill(std::size_t range, Spoil spoil, std::string* error);
   // What the hot path of one step enqueues, nothing more.
   bool enqueue_step(Spoil spoil, std::string* error);
   // Waits, and copies out what the step left.
@@ -90,7 +92,6 @@ class DeviceJob {
     std::vector<device::Segment> segments;
   };
   bool ok(device::Code code, const char* what, std::string* error) const;
-  bool fill(std::size_t range, Spoil spoil, std::string* error);
   device::Scan scan_of(std::size_t range, bool local) const;
   bool scans(std::string* error);
   bool decides(std::string* error);

@@ -46,7 +46,8 @@ StandIn::~StandIn() {
   const standin::Account left = control_->account();
   EXPECT_TRUE(left.empty()) << "left: " << left.device_blocks << " device blocks, " << left.pinned_blocks
                             << " pinned, " << left.contexts << " contexts, " << left.modules << " modules, "
-                            << left.streams << " streams, " << left.events << " events";
+                            << left.streams << " streams, " << left.events << " events, " << left.graphs
+                            << " graphs";
   EXPECT_EQ(left.misuses, 0);
   control_->configure({});
 }

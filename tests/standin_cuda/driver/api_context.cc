@@ -47,6 +47,12 @@ const char* name_of(Result error) {
     case Result::kNotSupported: return "CUDA_ERROR_NOT_SUPPORTED";
     case Result::kSystemDriverMismatch: return "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH";
     case Result::kStreamCaptureUnsupported: return "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED";
+    case Result::kStreamCaptureInvalidated: return "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED";
+    case Result::kStreamCaptureMerge: return "CUDA_ERROR_STREAM_CAPTURE_MERGE";
+    case Result::kStreamCaptureUnmatched: return "CUDA_ERROR_STREAM_CAPTURE_UNMATCHED";
+    case Result::kStreamCaptureUnjoined: return "CUDA_ERROR_STREAM_CAPTURE_UNJOINED";
+    case Result::kStreamCaptureIsolation: return "CUDA_ERROR_STREAM_CAPTURE_ISOLATION";
+    case Result::kStreamCaptureImplicit: return "CUDA_ERROR_STREAM_CAPTURE_IMPLICIT";
     case Result::kUnknown: return "CUDA_ERROR_UNKNOWN";
   }
   return nullptr;

@@ -38,6 +38,11 @@ Result copy_to_host(StreamHandle handle, void* to, const void* from, std::size_t
 
 Result copy_from_host(StreamHandle handle, void* to, const void* from, std::size_t bytes) {
   if (known(from)) return push_copy(handle, to, from, bytes);
+  // A graph would read the host's memory at every replay: not here.
+  CaptureStatus status{};
+  if (world().capturing(world().stream(handle), &status) && status != CaptureStatus::kNone) {
+    return world().wait_for(world().stream(handle));
+  }
   auto staged = std::make_shared<std::vector<unsigned char>>(bytes);
   std::memcpy(staged->data(), from, bytes);
   return world().push(world().stream(handle), [=] {
@@ -49,6 +54,7 @@ Result copy_from_host(StreamHandle handle, void* to, const void* from, std::size
 Result allocate(Kind kind, void** memory, std::size_t bytes) {
   if (World::current() == nullptr) return Result::kInvalidContext;
   if (bytes == 0) return Result::kInvalidValue;
+  if (const Result r = world().unsafe_now(); r != Result::kSuccess) return r;
   *memory = world().memory().allocate(kind, World::current()->device, bytes);
   return *memory != nullptr ? Result::kSuccess : Result::kOutOfMemory;
 }
@@ -60,6 +66,7 @@ Result free_memory(Kind kind, void* memory) {
   std::uintptr_t start = 0;
   if (World::current() == nullptr) return world().misuse(Result::kInvalidContext);
   if (!world().memory().find(memory, &block, &start)) return world().misuse(Result::kInvalidValue);
+  world().unsafe_now();  // costs the captures, but the memory goes
   note_wait();
   world().drain(block.device);
   return world().memory().release(kind, memory) ? Result::kSuccess : world().misuse(Result::kInvalidValue);

@@ -20,6 +20,7 @@ Result ModuleLoadData(ModuleHandle* module, const void* image) {
   return entry("cuModuleLoadData", [&] {
     if (World::current() == nullptr) return Result::kInvalidContext;
     if (image == nullptr) return Result::kInvalidValue;
+    if (const Result r = world().unsafe_now(); r != Result::kSuccess) return r;
     if (!world().options().knows_image) return Result::kNoBinaryForGpu;
     *module = world().create_module();
     return Result::kSuccess;

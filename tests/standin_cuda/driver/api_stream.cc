@@ -23,24 +23,10 @@ Result StreamSynchronize(StreamHandle stream) {
 Result StreamQuery(StreamHandle handle) {
   return entry("cuStreamQuery", [&] {
     CUstream_st* stream = world().stream(handle);
-    if (stream == nullptr) return Result::kInvalidHandle;
+    CaptureStatus status{};
+    if (!world().capturing(stream, &status)) return Result::kInvalidHandle;
+    if (status != CaptureStatus::kNone) return world().wait_for(stream);  // refused, as a wait is
     return stream->queue->done(stream->queue->last()) ? Result::kSuccess : Result::kNotReady;
-  });
-}
-
-// This stand-in captures nothing.
-Result StreamIsCapturing(StreamHandle stream, CaptureStatus* status) {
-  return entry("cuStreamIsCapturing", [&] {
-    *status = CaptureStatus::kNone;
-    return world().stream(stream) != nullptr ? Result::kSuccess : Result::kInvalidHandle;
-  });
-}
-
-Result ThreadExchangeStreamCaptureMode(CaptureMode* mode) {
-  return entry("cuThreadExchangeStreamCaptureMode", [&] {
-    thread_local CaptureMode current = CaptureMode::kGlobal;
-    std::swap(current, *mode);
-    return Result::kSuccess;
   });
 }
 
@@ -57,52 +43,20 @@ Result EventDestroy(EventHandle event) {
       "cuEventDestroy_v2", [&] { return world().destroy_event(event); }, true);
 }
 
-Result EventRecord(EventHandle event, StreamHandle handle) {
-  return entry("cuEventRecord", [&] {
-    CUstream_st* stream = world().stream(handle);
-    if (stream == nullptr || !world().is_event(event)) return world().misuse(Result::kInvalidHandle);
-    const Result pushed = world().push(stream, {});
-    const std::lock_guard lock(event->mutex);
-    event->point = {stream->queue, stream->queue->last()};
-    return pushed;
-  });
+Result EventRecord(EventHandle event, StreamHandle stream) {
+  return entry("cuEventRecord", [&] { return world().record(event, world().stream(stream)); });
 }
 
 Result EventQuery(EventHandle event) {
-  return entry("cuEventQuery", [&] {
-    if (!world().is_event(event)) return world().misuse(Result::kInvalidHandle);
-    const std::lock_guard lock(event->mutex);
-    return event->point.done() ? Result::kSuccess : Result::kNotReady;
-  });
+  return entry("cuEventQuery", [&] { return world().ask(event, false); });
 }
 
 Result EventSynchronize(EventHandle event) {
-  return entry("cuEventSynchronize", [&] {
-    if (!world().is_event(event)) return world().misuse(Result::kInvalidHandle);
-    note_wait();
-    Point point;
-    {
-      const std::lock_guard lock(event->mutex);
-      point = event->point;
-    }
-    point.wait();
-    return Result::kSuccess;
-  });
+  return entry("cuEventSynchronize", [&] { return world().ask(event, true); });
 }
 
-// Waits for the record that came last before this call; an event that was never recorded is no wait.
-Result StreamWaitEvent(StreamHandle handle, EventHandle event, unsigned) {
-  return entry("cuStreamWaitEvent", [&] {
-    CUstream_st* stream = world().stream(handle);
-    if (stream == nullptr || !world().is_event(event)) return world().misuse(Result::kInvalidHandle);
-    Point point;
-    {
-      const std::lock_guard lock(event->mutex);
-      point = event->point;
-    }
-    if (point.queue == nullptr || point.queue == stream->queue) return Result::kSuccess;
-    return world().push(stream, {}, {point});
-  });
+Result StreamWaitEvent(StreamHandle stream, EventHandle event, unsigned) {
+  return entry("cuStreamWaitEvent", [&] { return world().wait_event(world().stream(stream), event); });
 }
 
 // Device memory stays closed while it runs.

@@ -28,12 +28,12 @@ struct Account {
   std::int64_t device_blocks = 0, device_bytes = 0;
   std::int64_t pinned_blocks = 0, pinned_bytes = 0;
   std::int64_t contexts = 0;  // retains that were not released
-  std::int64_t modules = 0, streams = 0, events = 0;
+  std::int64_t modules = 0, streams = 0, events = 0, graphs = 0;
   std::int64_t misuses = 0;  // freed twice, unknown handles, a stream of another context
 
   bool empty() const {
     return device_blocks == 0 && pinned_blocks == 0 && contexts == 0 && modules == 0 && streams == 0 &&
-           events == 0;
+           events == 0 && graphs == 0;
   }
 };
 

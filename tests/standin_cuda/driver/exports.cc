@@ -1,5 +1,4 @@
-// What the library offers beside the functions of api.h: the look-up of those, stream capture (which
-// is refused), and the tests' control table.
+// What the library offers beside the functions of api.h: the look-up of those, and the tests' control table.
 #include <cstring>
 
 #include "tests/standin_cuda/driver/api.h"
@@ -9,7 +8,6 @@
 namespace stepgate::standin {
 namespace {
 
-using device::cuda::StreamHandle;
 using device::cuda::SymbolStatus;
 
 struct Symbol {
@@ -65,16 +63,6 @@ Result get_proc_address(const char* symbol, void** found, int version, std::uint
   *found = symbol_of(symbol);
   if (status != nullptr) *status = *found != nullptr ? SymbolStatus::kFound : SymbolStatus::kNotFound;
   return *found != nullptr ? Result::kSuccess : Result::kNotFound;
-}
-
-STEPGATE_STANDIN_EXPORT Result begin_capture(StreamHandle, int) __asm__("cuStreamBeginCapture_v2");
-Result begin_capture(StreamHandle, int) {
-  return entry("cuStreamBeginCapture_v2", [] { return Result::kNotSupported; });
-}
-
-STEPGATE_STANDIN_EXPORT Result end_capture(StreamHandle, void**) __asm__("cuStreamEndCapture");
-Result end_capture(StreamHandle, void**) {
-  return entry("cuStreamEndCapture", [] { return Result::kNotSupported; });
 }
 
 STEPGATE_STANDIN_EXPORT const Control* control() __asm__("standin_cuda_control");

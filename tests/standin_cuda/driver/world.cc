@@ -21,6 +21,7 @@ void World::configure(const Options& options) {
   memory_.set_guard(options.guard);
   misuses_ = 0;
   kernels_run = 0;
+  random_.seed(options.seed);
   for (int i = 0; i < kMaxDevices; ++i) {
     contexts_[static_cast<std::size_t>(i)].device = i;
     contexts_[static_cast<std::size_t>(i)].null_stream = {};
@@ -43,14 +44,19 @@ Account World::account() const {
   a.modules = static_cast<std::int64_t>(modules_.size());
   a.streams = static_cast<std::int64_t>(streams_.size());
   a.events = static_cast<std::int64_t>(events_.size());
+  a.graphs = static_cast<std::int64_t>(graphs_.size() + execs_.size());
   a.misuses = misuses_;
   return a;
 }
 
-Result World::misuse(Result result) {
-  const std::lock_guard lock(mutex_);
+Result World::misuse_locked(Result result) {
   ++misuses_;
   return result;
+}
+
+Result World::misuse(Result result) {
+  const std::lock_guard lock(mutex_);
+  return misuse_locked(result);
 }
 
 CUctx_st* World::context(int device) {
@@ -96,7 +102,7 @@ std::shared_ptr<Queue> World::new_queue_locked() {
 Result World::create_stream(bool blocking, CUstream_st** out) {
   if (current() == nullptr) return Result::kInvalidContext;
   const std::lock_guard lock(mutex_);
-  auto* stream = new CUstream_st{current(), blocking, new_queue_locked()};
+  auto* stream = new CUstream_st{current(), blocking, new_queue_locked(), nullptr, {}};
   streams_.insert(stream);
   *out = stream;
   return Result::kSuccess;
@@ -120,7 +126,7 @@ CUstream_st* World::stream(CUstream_st* handle) {
   if (context == nullptr) return nullptr;
   if (names_null_stream(handle)) {
     CUstream_st& s = context->null_stream;
-    if (s.queue == nullptr) s = {context, true, new_queue_locked()};
+    if (s.queue == nullptr) s = {context, true, new_queue_locked(), nullptr, {}};
     return &s;
   }
   if (streams_.count(handle) != 0 && handle->context == context) return handle;
@@ -148,6 +154,23 @@ std::vector<Point> World::others_locked(const CUstream_st& stream) const {
 Result World::push(CUstream_st* stream, std::function<void()> work, std::vector<Point> after) {
   if (stream == nullptr) return Result::kInvalidHandle;
   const std::lock_guard lock(mutex_);
+  return push_locked(stream, std::move(work), std::move(after));
+}
+
+Result World::push_locked(CUstream_st* stream, std::function<void()> work, std::vector<Point> after) {
+  if (stream->capture != nullptr) {
+    if (stream->capture->invalid) return Result::kStreamCaptureInvalidated;
+    add_node(*stream->capture->graph, stream->frontier, std::move(work));
+    return Result::kSuccess;
+  }
+  // The NULL stream would have to wait for what a capture only keeps.
+  if (stream == &stream->context->null_stream) {
+    for (const auto& c : captures_) {
+      if (c->origin->blocking && c->origin->context == stream->context) {
+        return invalidate_locked(c.get(), Result::kStreamCaptureImplicit);
+      }
+    }
+  }
   for (Point& p : others_locked(*stream)) after.push_back(std::move(p));
   stream->queue->push(std::move(work), std::move(after));
   return Result::kSuccess;
@@ -159,6 +182,9 @@ Result World::wait_for(CUstream_st* stream) {
   std::vector<Point> points;
   {
     const std::lock_guard lock(mutex_);
+    if (stream->capture != nullptr) {
+      return invalidate_locked(stream->capture, Result::kStreamCaptureUnsupported);
+    }
     points = others_locked(*stream);
     points.push_back({stream->queue, stream->queue->last()});
   }
@@ -186,9 +212,48 @@ CUevent_st* World::create_event() {
   return event;
 }
 
-bool World::is_event(CUevent_st* event) const {
+Result World::record(CUevent_st* event, CUstream_st* stream) {
   const std::lock_guard lock(mutex_);
-  return events_.count(event) != 0;
+  if (stream == nullptr || events_.count(event) == 0) return misuse_locked(Result::kInvalidHandle);
+  event->capture = stream->capture;
+  event->frontier = stream->frontier;
+  if (stream->capture != nullptr) return Result::kSuccess;
+  const Result pushed = push_locked(stream, {}, {});
+  event->point = {stream->queue, stream->queue->last()};
+  return pushed;
+}
+
+Result World::ask(CUevent_st* event, bool wait) {
+  Point point;
+  {
+    const std::lock_guard lock(mutex_);
+    if (events_.count(event) == 0) return misuse_locked(Result::kInvalidHandle);
+    if (event->capture != nullptr) {
+      return invalidate_locked(event->capture, Result::kStreamCaptureUnsupported);
+    }
+    point = event->point;
+  }
+  if (!wait) return point.done() ? Result::kSuccess : Result::kNotReady;
+  note_wait();
+  point.wait();
+  return Result::kSuccess;
+}
+
+// Waits for the record that came last before this call; an event that was never recorded is no wait.
+Result World::wait_event(CUstream_st* stream, CUevent_st* event) {
+  const std::lock_guard lock(mutex_);
+  if (stream == nullptr || events_.count(event) == 0) return misuse_locked(Result::kInvalidHandle);
+  if (event->capture != nullptr) {
+    if (stream->capture != nullptr && stream->capture != event->capture) {
+      return invalidate_locked(event->capture, Result::kStreamCaptureMerge);
+    }
+    stream->capture = event->capture;
+    join(stream->frontier, event->frontier);
+    return Result::kSuccess;
+  }
+  if (event->point.queue == nullptr || event->point.queue == stream->queue) return Result::kSuccess;
+  if (stream->capture != nullptr) return invalidate_locked(stream->capture, Result::kStreamCaptureIsolation);
+  return push_locked(stream, {}, {event->point});
 }
 
 Result World::destroy_event(CUevent_st* event) {

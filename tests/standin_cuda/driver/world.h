@@ -9,11 +9,13 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <random>
 #include <set>
 #include <vector>
 
 #include "collectives/device/cuda/driver_abi.h"
 #include "tests/standin_cuda/driver/calls.h"
+#include "tests/standin_cuda/driver/capture.h"
 #include "tests/standin_cuda/driver/control.h"
 #include "tests/standin_cuda/driver/memory.h"
 #include "tests/standin_cuda/driver/queue.h"
@@ -22,11 +24,14 @@ struct CUstream_st {
   CUctx_st* context = nullptr;
   bool blocking = true;  // ordered with the NULL stream
   std::shared_ptr<stepgate::standin::Queue> queue;
+  stepgate::standin::Capture* capture = nullptr;  // that it takes part in
+  stepgate::standin::Frontier frontier;           // of the capture
 };
 
 struct CUevent_st {
-  std::mutex mutex;
   stepgate::standin::Point point;
+  stepgate::standin::Capture* capture = nullptr;  // that it was recorded in
+  stepgate::standin::Frontier frontier;
 };
 
 struct CUctx_st {
@@ -76,16 +81,34 @@ class World {
   void drain(int device);
 
   CUevent_st* create_event();
-  bool is_event(CUevent_st* event) const;
+  Result record(CUevent_st* event, CUstream_st* stream);
+  // `wait`: until it has happened; else whether it has.
+  Result ask(CUevent_st* event, bool wait);
+  Result wait_event(CUstream_st* stream, CUevent_st* event);
   Result destroy_event(CUevent_st* event);
   CUmod_st* create_module();
   Result destroy_module(CUmod_st* module);
   bool is_module(CUmod_st* module) const;
 
+  // The calling thread's mode for calls that a capture elsewhere forbids.
+  static device::cuda::CaptureMode& thread_mode();
+  // What may not happen while something captures (allocations): refused, and the captures are lost.
+  Result unsafe_now();
+  bool capturing(CUstream_st* stream, device::cuda::CaptureStatus* status) const;
+  Result begin_capture(CUstream_st* stream, device::cuda::CaptureMode mode);
+  Result end_capture(CUstream_st* stream, CUgraph_st** graph);
+  Result instantiate(CUgraph_st* graph, CUgraphExec_st** exec);
+  Result launch(CUgraphExec_st* exec, CUstream_st* stream);
+  Result destroy_graph(CUgraph_st* graph);
+  Result destroy_exec(CUgraphExec_st* exec);
+
   Result misuse(Result result);
   std::atomic<std::uint64_t> kernels_run{0};
 
  private:
+  Result misuse_locked(Result result);
+  Result invalidate_locked(Capture* capture, Result result);
+  Result push_locked(CUstream_st* stream, std::function<void()> work, std::vector<Point> after);
   std::vector<Point> others_locked(const CUstream_st& stream) const;
   std::shared_ptr<Queue> new_queue_locked();
 
@@ -96,6 +119,10 @@ class World {
   std::set<CUstream_st*> streams_;
   std::set<CUevent_st*> events_;
   std::set<CUmod_st*> modules_;
+  std::set<CUgraph_st*> graphs_;
+  std::set<CUgraphExec_st*> execs_;
+  std::vector<std::unique_ptr<Capture>> captures_;  // running ones
+  std::mt19937_64 random_;
   std::uint64_t queues_ = 0;
   std::int64_t misuses_ = 0;
 };
