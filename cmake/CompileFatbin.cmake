@@ -11,7 +11,7 @@ endforeach()
 list(APPEND code -gencode arch=compute_${newest},code=compute_${newest})
 
 # -fmad=false: the source writes its own fused operations, and the compiler may add none.
-set(flags -std=c++20 -O3 -fmad=false -I${ROOT} --threads 2 -Xptxas -v)
+set(flags -std=c++20 -O3 -fmad=false -I${ROOT} -Xptxas -v -Xfatbin=-compress-all)
 execute_process(COMMAND ${NVCC} -fatbin ${flags} ${code} -MMD -MF ${OUTPUT}.d -MT ${OUTPUT} -o ${OUTPUT} ${SOURCE}
                 OUTPUT_VARIABLE log ERROR_VARIABLE log RESULT_VARIABLE result)
 file(WRITE ${OUTPUT}.log "${log}")

@@ -91,8 +91,8 @@ void Fiber::prepare(char* stack, Entry entry, void* argument) {
   done_ = false;
   asan_inside_ = nullptr;
   asan_forget(stack);  // the last fiber on it never returned from its outermost frames
-  if (tsan_inside_ != nullptr) tsan_destroy(tsan_inside_);
-  tsan_inside_ = tsan_create();
+  // Kept from block to block: those of one OS thread follow one another anyway, and it is dear to make.
+  if (tsan_inside_ == nullptr) tsan_inside_ = tsan_create();
 #if !defined(STEPGATE_STANDIN_UCONTEXT)
   inside_ = boost::context::detail::make_fcontext(stack + kStackBytes, kStackBytes, begin);
 #else
