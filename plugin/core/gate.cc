@@ -30,6 +30,8 @@ bool Gate::allocate(std::string* error) {
                    slots_.allocate(device_, kMaxRanges + kAnonymousSlots, Memory::kDevice) &&
                    summary_.allocate(device_, std::size_t{kMaxSets} * kExchangeFields, Memory::kDevice) &&
                    failure_.allocate(device_, kExchangeFields, Memory::kDevice) &&
+                   ballot_->fields.allocate(device_, kExchangeFields, Memory::kDevice) &&
+                   ballot_->unwilling.allocate(device_, kExchangeFields, Memory::kDevice) &&
                    ring_.allocate(device_, kRingRecords, Memory::kMapped) &&
                    ring_head_.allocate(device_, 1, Memory::kMapped) &&
                    mirror_.allocate(device_, 1, Memory::kMapped) &&
@@ -39,6 +41,8 @@ bool Gate::allocate(std::string* error) {
     return false;
   }
   build_failure_summary(static_cast<std::uint32_t>(options_.rank), failure_fields_.data());
+  double unwilling[kExchangeFields] = {};
+  write_ballot(Ballot{}, BallotKind::kEnter, static_cast<std::uint32_t>(options_.rank), false, unwilling);
   GateBlock fresh;
   fresh.params = options_.params;
   fresh.policy = options_.policy;
@@ -46,10 +50,12 @@ bool Gate::allocate(std::string* error) {
   fresh.rank = static_cast<std::uint32_t>(options_.rank);
   fresh.latched_scale = fresh.scaler.scale;
   for (SetBlock& s : fresh.sets) s.outputs.scale = static_cast<float>(fresh.scaler.scale);
-  const bool copied = device_.copy_in(nullptr, failure_.get(), failure_fields_.data(),
-                                      sizeof failure_fields_) == device::Code::kOk &&
-                      device_.copy_in(nullptr, block_.get(), &fresh, sizeof fresh) == device::Code::kOk &&
-                      device_.synchronize(nullptr) == device::Code::kOk;
+  const bool copied =
+      device_.copy_in(nullptr, failure_.get(), failure_fields_.data(), sizeof failure_fields_) ==
+          device::Code::kOk &&
+      device_.copy_in(nullptr, ballot_->unwilling.get(), unwilling, sizeof unwilling) == device::Code::kOk &&
+      device_.copy_in(nullptr, block_.get(), &fresh, sizeof fresh) == device::Code::kOk &&
+      device_.synchronize(nullptr) == device::Code::kOk;
   if (!copied) {
     *error = std::string("gate '") + options_.name + "': " + device_.last_error();
     return false;

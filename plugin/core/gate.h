@@ -120,6 +120,13 @@ class Gate final : public metrics::RecordSource {
  private:
   enum class Phase { kIdle, kOpen, kEnding };
 
+  // Shared with the call that carries it: at a deadline the call outlives this object.
+  struct PendingBallot {
+    DeviceBuffer<double> fields;
+    DeviceBuffer<double> unwilling;  // constant: what a rank sends that cannot fill `fields`
+    ncclResult_t code = ncclInternalError;
+  };
+
   Gate(GateOptions options, device::Device& device, const ShimServices& services);
   bool allocate(std::string* error);
 
@@ -182,6 +189,7 @@ class Gate final : public metrics::RecordSource {
   DeviceBuffer<RangeSlot> slots_;  // kAnonymousSlots, then one per range id
   DeviceBuffer<double> summary_;   // kMaxSets * kExchangeFields, of the built-in exchange
   DeviceBuffer<double> failure_;   // kExchangeFields, constant after creation
+  std::shared_ptr<PendingBallot> ballot_ = std::make_shared<PendingBallot>();
   // Mapped memory: written by the device, read by the host.
   DeviceBuffer<StepRecord> ring_;
   DeviceBuffer<std::uint64_t> ring_head_;
@@ -205,6 +213,7 @@ class Gate final : public metrics::RecordSource {
   // The device's copy of block or slots is not what this side believes (or the other way round): from
   // here on every summary is the constant failure summary, so that all ranks are released.
   bool broken_ = false;
+  bool begun_ = false;            // a step has begun since creation or the last load
   bool release_counted_ = false;  // since the last activation
   device::Stream last_stream_ = nullptr;
   double scan_seconds_ = 0, agreement_seconds_ = 0;

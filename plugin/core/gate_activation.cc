@@ -31,16 +31,10 @@ std::string nccl_text(const NcclTable& table, ncclResult_t code, ncclComm_t comm
 
 constexpr char kStuck[] = "an earlier all-reduce of this gate has never returned; nothing more is issued";
 
-// Owned by the call itself: at a deadline the call outlives the caller.
-struct PendingBallot {
-  DeviceBuffer<double> fields;
-  ncclResult_t code = ncclInternalError;
-};
-
-ncclResult_t all_reduce(const ShimServices& services, const NcclTable& table, ncclComm_t comm, double* fields,
-                        device::Stream s) {
+ncclResult_t all_reduce(const ShimServices& services, const NcclTable& table, ncclComm_t comm,
+                        const double* send, double* fields, device::Stream s) {
   services.enter_nccl();
-  const ncclResult_t code = table.AllReduce(fields, fields, kExchangeFields, ncclFloat64, ncclSum, comm,
+  const ncclResult_t code = table.AllReduce(send, fields, kExchangeFields, ncclFloat64, ncclSum, comm,
                                             static_cast<cudaStream_t>(s));
   services.leave_nccl();
   return code;
@@ -148,11 +142,13 @@ stepgate_status Gate::enforce_decide(device::Stream s, const double* fields) {
   fresh.diverged_in_row = 0;
   fresh.step = step_;
   for (SetBlock& set : fresh.sets) set.summarized_step = set.decided_step;
+  last_stream_ = s;
   const bool copied = device_.copy_in(s, block_.get(), &fresh, sizeof fresh) == device::Code::kOk &&
                       device_.synchronize(s) == device::Code::kOk;
-  last_stream_ = s;
   release_counted_ = false;
   mirror_locked(s);
+  broken_ = false;
+  for (std::uint32_t i = 0; i < ranges_.slots(); ++i) write_slot(i);  // sets broken_ where one fails
   // All ranks have agreed to enforce: this one may not fall back alone, so it joins with the failure
   // summary and thereby releases everybody at the first step.
   if (!copied) {
@@ -176,7 +172,7 @@ stepgate_status Gate::refuse(metrics::RefuseReason reason, const std::string& wh
 // One exchange over the built-in transport around a ballot; the sums land on the host. At the deadline
 // the issued all-reduce stays, with its buffer, and nothing more goes onto that communicator.
 stepgate_status Gate::vote(BallotKind kind, device::Stream s, double* sums) {
-  auto ballot = std::make_shared<PendingBallot>();
+  const std::shared_ptr<PendingBallot> ballot = ballot_;
   double fields[kExchangeFields] = {};
   {
     const std::lock_guard lock(mutex_);
@@ -187,17 +183,19 @@ stepgate_status Gate::vote(BallotKind kind, device::Stream s, double* sums) {
   const NcclTable* table = nullptr;
   ncclComm_t comm = exchange_stuck_ ? nullptr : spanning_group(&table, &why);
   if (comm == nullptr) return fail(STEPGATE_FAILED, exchange_stuck_ ? kStuck : why);
-  if (!ballot->fields.allocate(device_, kExchangeFields, device::Memory::kDevice) ||
-      device_.copy_in(s, ballot->fields.get(), fields, sizeof fields) != device::Code::kOk ||
-      device_.synchronize(s) != device::Code::kOk) {
-    return fail(STEPGATE_FAILED, device_.last_error());
-  }
+  // A rank that cannot put its ballot down still joins, with the one made at creation: then all ranks
+  // are refused together instead of waiting for this one.
+  const bool ready = device_.copy_in(s, ballot->fields.get(), fields, sizeof fields) == device::Code::kOk &&
+                     device_.synchronize(s) == device::Code::kOk;
+  if (!ready) counters_.error(metrics::Stage::kSummarize);
+  const double* send = ready ? ballot->fields.get() : ballot->unwilling.get();
   const std::chrono::duration<double> limit(options_.configuration.activation_timeout_seconds);
   const ShimServices services = services_;
-  const bool in_time =
-      run_with_deadline([ballot, services, table, comm,
-                         s] { ballot->code = all_reduce(services, *table, comm, ballot->fields.get(), s); },
-                        limit);
+  const bool in_time = run_with_deadline(
+      [ballot, services, table, comm, send, s] {
+        ballot->code = all_reduce(services, *table, comm, send, ballot->fields.get(), s);
+      },
+      limit);
   if (!in_time) {
     exchange_stuck_ = true;
     return fail(STEPGATE_TIMEOUT,
@@ -240,7 +238,11 @@ stepgate_status Gate::enforce_end(device::Stream s) {
     phase_ = Phase::kIdle;
     counters_.released(metrics::ReleaseReason::kEnded);
   }
-  return voted;
+  if (voted != STEPGATE_OK) return voted;
+  const Verdict v = count_ballots(sums, BallotKind::kLeave, static_cast<std::uint32_t>(options_.world));
+  const bool together = v.accepted || (v.reason != metrics::RefuseReason::kContributors &&
+                                       v.reason != metrics::RefuseReason::kOther);
+  return together ? STEPGATE_OK : fail(STEPGATE_FAILED, "stepgate_enforce_end: " + v.why);
 }
 
 }  // namespace stepgate::gate

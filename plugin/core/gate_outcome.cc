@@ -23,7 +23,7 @@ stepgate_status Gate::verdict_locked(std::uint32_t set) const {
                                        ": the agreement has ended (a rank failed, is missing, or ranks "
                                        "diverged); use your own check and leave with stepgate_enforce_end");
   }
-  if (step_ == 0 || s.decided_step != step_) {
+  if (!begun_ || s.decided_step != step_) {
     return fail(STEPGATE_UNDECIDED, step + ": no decision reached this rank; apply nothing");
   }
   if (s.decision.diverged && options_.policy.divergence == DivergencePolicy::kError) {
@@ -46,7 +46,7 @@ stepgate_status Gate::step_wait(std::uint32_t set, stepgate_decision* out) {
     return fail(STEPGATE_UNDECIDED, std::string("stepgate_step_wait: ") + device_.last_error());
   }
   const std::lock_guard lock(mutex_);
-  if (step_ == 0) return fail(STEPGATE_INVALID, "stepgate_step_wait: no step has been begun");
+  if (!begun_) return fail(STEPGATE_INVALID, "stepgate_step_wait: no step has been begun");
   const stepgate_status status = verdict_locked(set);
   if (out != nullptr) {
     const SetBlock& block = mirror_.get()->sets[set];

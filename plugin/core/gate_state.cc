@@ -108,6 +108,7 @@ stepgate_status Gate::state_load(const void* blob, std::size_t bytes) {
     return fail(STEPGATE_FAILED, std::string("stepgate_state_load: ") + device_.last_error());
   }
   step_ = s.step;
+  begun_ = false;
   applied_steps_ = s.applied;
   skipped_steps_ = s.skipped;
   options_.params = s.params;

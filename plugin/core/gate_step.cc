@@ -48,6 +48,7 @@ stepgate_status Gate::step_begin(device::Stream s) {
   clear_local_locked(s);
   ranges_.begin_step();
   ++step_;
+  begun_ = true;
   summarized_ = decided_ = applied_sets_ = 0;
   drop_veto_ = false;
   attributing_ = attribution_on();

@@ -92,7 +92,7 @@ gate::GateOptions gate_options(int rank, const WorldOptions& o) {
   g.configuration.mode = o.mode;
   g.configuration.attribution = o.attribution;
   g.configuration.log = gate::LogLevel::kOff;
-  g.configuration.activation_timeout_seconds = 100;
+  g.configuration.activation_timeout_seconds = o.activation_seconds;
   return g;
 }
 

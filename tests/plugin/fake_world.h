@@ -89,9 +89,10 @@ struct WorldOptions {
   StepPolicy policy = {};
   gate::Attribution attribution = gate::Attribution::kAuto;
   gate::Mode mode = gate::Mode::kEnforce;
-  std::uint64_t seed = 0;  // 0: a fresh one
-  bool quiet = false;      // many worlds in one test: the caller prints the seed
-  std::chrono::seconds deadline{60};
+  std::uint64_t seed = 0;             // 0: a fresh one
+  bool quiet = false;                 // many worlds in one test: the caller prints the seed
+  std::chrono::seconds deadline{60};  // of the fake NCCL's own waits
+  double activation_seconds = 100;
 };
 
 // What one step came to, on one rank.

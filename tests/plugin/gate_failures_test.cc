@@ -290,15 +290,68 @@ TEST(GateFailures, ApplyFailingOnOneRankReleasesAllNextStep) {
   }
 }
 
-TEST(GateFailures, RangeThatTheDeviceNeverHeardOfReleasesAll) {
+TEST(GateFailures, RangeThatTheDeviceNeverHeardOfReleasesAllUntilTheNextActivation) {
   World world({.ranks = 2});
   world.run([](Rank& r) {
+    ASSERT_EQ(r.activate(), STEPGATE_OK);
     if (r.rank() == 1) r.device().fail(FaultyDevice::kCopyIn, 0);
     r.declare("shard", {&r.shard});
     r.device().heal();
     if (r.rank() == 1) r.shard[0] = NAN;
-    ASSERT_EQ(r.activate(), STEPGATE_OK);
     EXPECT_EQ(r.step().status, STEPGATE_RELEASED) << "the NaN of that range would be applied";
+    // Activation tells the device everything anew.
+    ASSERT_EQ(r.gate().enforce_begin(nullptr), STEPGATE_OK) << gate::last_error();
+    const Step step = r.step();
+    EXPECT_EQ(step.status, STEPGATE_OK);
+    EXPECT_EQ(step.decision.reason, STEPGATE_REASON_NAN);
+  });
+}
+
+TEST(GateFailures, RankThatCannotPutItsBallotDownRefusesAllTogether) {
+  World world({.ranks = 3});
+  world.run([](Rank& r) {
+    ASSERT_EQ(r.gate().add_group(r.comm()), STEPGATE_OK);
+    if (r.rank() == 1) r.device().fail(FaultyDevice::kCopyIn, 0);
+    EXPECT_EQ(r.gate().enforce_begin(nullptr), STEPGATE_REFUSED) << gate::last_error();
+    EXPECT_FALSE(r.gate().enforcing());
+    r.device().heal();
+    EXPECT_EQ(r.gate().enforce_begin(nullptr), STEPGATE_OK) << gate::last_error();
+  });
+}
+
+// Rank 1 comes only after the others' deadline has passed. The issued call stays, so a gate whose call
+// has not come back issues no other.
+TEST(GateFailures, ActivationWithoutAnAnswerEndsAtItsDeadline) {
+  // Never destroyed: the thread of the call that stayed may still be on its way out of it.
+  static World* const world = new World({.ranks = 2, .activation_seconds = 0.2});
+  std::atomic<bool> gave_up{false};
+  world->run([&](Rank& r) {
+    ASSERT_EQ(r.gate().add_group(r.comm()), STEPGATE_OK);
+    if (r.rank() == 1) {
+      while (!gave_up) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      r.gate().enforce_begin(nullptr);  // answers the call that stayed
+      return;
+    }
+    EXPECT_EQ(r.gate().enforce_begin(nullptr), STEPGATE_TIMEOUT);
+    EXPECT_NE(std::string(gate::last_error()).find("stays on the communicator"), std::string::npos);
+    EXPECT_FALSE(r.gate().enforcing());
+    EXPECT_EQ(r.gate().enforce_begin(nullptr), STEPGATE_FAILED);
+    EXPECT_NE(std::string(gate::last_error()).find("nothing more is issued"), std::string::npos);
+    EXPECT_EQ(r.nccl().exchanges(0), 1);
+    gave_up = true;
+  });
+}
+
+TEST(GateFailures, LeavingWhileAnotherRankStepsIsToldToBoth) {
+  World world({.ranks = 2});
+  world.run([](Rank& r) {
+    ASSERT_EQ(r.activate(), STEPGATE_OK);
+    if (r.rank() == 0) {
+      EXPECT_EQ(r.gate().enforce_end(nullptr), STEPGATE_FAILED);
+      EXPECT_FALSE(r.gate().enforcing());
+    } else {
+      EXPECT_EQ(r.step().status, STEPGATE_RELEASED);
+    }
   });
 }
 

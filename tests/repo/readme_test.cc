@@ -27,8 +27,9 @@ std::vector<std::string> fenced_block(const std::string& language) {
 std::string as_program(const std::vector<std::string>& example) {
   std::string includes, body;
   for (const std::string& line : example) (line.starts_with("#") ? includes : body) += line + "\n";
-  return includes + "void job(void* comm, void* stream, void* grad, uint64_t count);\n" +
-         "void job(void* comm, void* stream, void* grad, uint64_t count) {\n" + body + "(void)active;\n}\n";
+  return includes + "void job(void* comm, int rank, void* stream, void* grad, uint64_t count);\n" +
+         "void job(void* comm, int rank, void* stream, void* grad, uint64_t count) {\n" + body +
+         "(void)active;\n}\n";
 }
 
 TEST(Readme, ExampleCompilesAsC99) {

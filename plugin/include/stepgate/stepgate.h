@@ -179,7 +179,8 @@ STEPGATE_API stepgate_status stepgate_declare_range(stepgate_gate* gate, const s
 STEPGATE_API stepgate_status stepgate_retire_range(stepgate_gate* gate, uint32_t id);
 /* Forgets all ranges: buckets are being rebuilt. */
 STEPGATE_API stepgate_status stepgate_retire_all(stepgate_gate* gate);
-/* absent != 0: the range has no gradient in the step that is open (or the next one). */
+/* absent != 0: from the open step (or the next one) on the range has no gradient: it is neither scanned
+ * nor counted until a call with absent = 0. */
 STEPGATE_API stepgate_status stepgate_range_absent(stepgate_gate* gate, uint32_t id, int absent);
 
 /* ---- activation ------------------------------------------------------------------------- */
