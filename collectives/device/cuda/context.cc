@@ -88,7 +88,9 @@ RelaxedCapture::RelaxedCapture(const Driver& driver) noexcept : driver_(driver) 
 }
 
 RelaxedCapture::~RelaxedCapture() {
-  if (exchanged_) driver_.call(driver_.api().ThreadExchangeStreamCaptureMode, &mode_);
+  if (!exchanged_) return;
+  const auto& exchange = driver_.api().ThreadExchangeStreamCaptureMode;
+  if (driver_.call(exchange, &mode_) != Result::kSuccess) driver_.call(exchange, &mode_);
 }
 
 }  // namespace stepgate::device::cuda

@@ -45,6 +45,19 @@ Kernel apply_kernel(const Apply& job) {
   return job.stored == ElementType::kFp16 ? Kernel::stepgate_widen_fp16 : Kernel::stepgate_widen_bf16;
 }
 
+// What all launches of one scan share.
+kernels::ScanArguments scan_arguments(const Scan& job, const Scratch& scratch) {
+  kernels::ScanArguments a{};
+  a.groups = scratch.groups;
+  a.bundles = scratch.bundles;
+  a.tickets = scratch.tickets;
+  a.segments = job.per_segment != nullptr ? job.per_segment : scratch.segments;
+  a.total = job.total;
+  a.first_bad = job.first_bad;
+  a.limits = kernels::scan_limits(job.stored, job.compute);
+  return a;
+}
+
 // As many blocks as there is work for, at most as many as the device holds.
 Shape shape_for(std::uint64_t work_blocks, std::uint32_t multiprocessors, std::uint32_t per_sm,
                 std::uint32_t warps) {
@@ -97,25 +110,33 @@ void CudaDevice::release(void* memory, Memory kind) noexcept {
   if (bytes != 0) scratch_->forget(memory, bytes);
 }
 
+template <class... P, class... A>
+Code CudaDevice::on_stream(const char* operation, const cuda::Function<cuda::Result(P...)>& function,
+                           A... arguments) noexcept {
+  const cuda::Result r = context_->driver().call(function, arguments...);
+  if (r == cuda::Result::kSuccess) return Code::kOk;
+  return cuda::driver_failed(context_->driver(), operation, function.name, "", r);
+}
+
 Code CudaDevice::copy_in(Stream s, void* device, const void* from, std::size_t bytes) noexcept {
   if (const Code code = cuda::check_copy("copy_in", device, from, bytes); code != Code::kOk) return code;
   if (bytes == 0) return Code::kOk;
   const ContextScope scope(*context_, "copy_in");
   if (!scope) return scope.code();
-  if (bytes > kSmallCopyBytes) {
-    const cuda::Driver& driver = context_->driver();
-    const auto& function = driver.api().MemcpyHtoDAsync;
-    const cuda::Result r =
-        driver.call(function, address(device), from, bytes, static_cast<cuda::StreamHandle>(s));
-    return r == cuda::Result::kSuccess ? Code::kOk
-                                       : cuda::driver_failed(driver, "copy_in", function.name, "", r);
+  if (bytes <= kSmallCopyBytes) {
+    return poke(s, static_cast<unsigned char*>(device), static_cast<const unsigned char*>(from), bytes);
   }
+  return on_stream("copy_in", context_->driver().api().MemcpyHtoDAsync, address(device), from, bytes,
+                   static_cast<cuda::StreamHandle>(s));
+}
+
+// The bytes travel in the launches: no staging to keep, and a graph replays what it captured.
+Code CudaDevice::poke(Stream s, unsigned char* to, const unsigned char* from, std::size_t bytes) noexcept {
   kernels::PokeArguments a{};
   for (std::size_t at = 0; at < bytes; at += kernels::kPokeBytes) {
-    a.to = static_cast<unsigned char*>(device) + at;
+    a.to = to + at;
     a.bytes = static_cast<std::uint32_t>(std::min<std::size_t>(kernels::kPokeBytes, bytes - at));
-    a.reserved = 0;
-    std::memcpy(a.data, static_cast<const unsigned char*>(from) + at, a.bytes);
+    std::memcpy(a.data, from + at, a.bytes);
     const Code code = kernels_->launch("copy_in", Kernel::stepgate_poke, {1, kernels::kStepThreads}, s, a);
     if (code != Code::kOk) return code;
   }
@@ -127,12 +148,8 @@ Code CudaDevice::copy_out(Stream s, void* to, const void* device, std::size_t by
   if (bytes == 0) return Code::kOk;
   const ContextScope scope(*context_, "copy_out");
   if (!scope) return scope.code();
-  const cuda::Driver& driver = context_->driver();
-  const auto& function = driver.api().MemcpyDtoHAsync;
-  const cuda::Result r =
-      driver.call(function, to, address(device), bytes, static_cast<cuda::StreamHandle>(s));
-  return r == cuda::Result::kSuccess ? Code::kOk
-                                     : cuda::driver_failed(driver, "copy_out", function.name, "", r);
+  return on_stream("copy_out", context_->driver().api().MemcpyDtoHAsync, to, address(device), bytes,
+                   static_cast<cuda::StreamHandle>(s));
 }
 
 kernels::ScanTuning CudaDevice::scan_tuning(ElementType stored) const noexcept {
@@ -170,23 +187,19 @@ Code CudaDevice::scan(Stream s, const Scan& job) noexcept {
   std::uint32_t group_log2 = 0;
   if (const Code code = choose_scratch(s, job, &scratch, &group_log2); code != Code::kOk) return code;
   const ContextScope scope(*context_, "scan");
-  if (!scope) return scope.code();
+  return scope ? launch_scan(s, job, scratch, group_log2) : scope.code();
+}
+
+Code CudaDevice::launch_scan(Stream s, const Scan& job, const Scratch& scratch,
+                             std::uint32_t group_log2) noexcept {
   const kernels::ScanTuning tuning = scan_tuning(job.stored);
-  kernels::ScanArguments a{};
-  a.groups = scratch.groups;
-  a.bundles = scratch.bundles;
-  a.tickets = scratch.tickets;
-  a.segments = job.per_segment != nullptr ? job.per_segment : scratch.segments;
-  a.total = job.total;
-  a.first_bad = job.first_bad;
-  a.limits = kernels::scan_limits(job.stored, job.compute);
   const Kernel kernel = kScans[static_cast<std::uint32_t>(job.stored)];
+  kernels::ScanArguments a = scan_arguments(job, scratch);
   std::uint32_t next = 0;
   do {
     next = cuda::fill_portion(job.segments, next, group_log2, &a);
-    const std::uint64_t blocks = kernels::ceil_divide(a.group_count, tuning.warps_per_block);
-    const Shape shape =
-        shape_for(blocks, context_->multiprocessors(), tuning.blocks_per_sm, tuning.warps_per_block);
+    const Shape shape = shape_for(kernels::ceil_divide(a.group_count, tuning.warps_per_block),
+                                  context_->multiprocessors(), tuning.blocks_per_sm, tuning.warps_per_block);
     if (const Code code = kernels_->launch("scan", kernel, shape, s, a); code != Code::kOk) return code;
   } while (next < job.segments.size());
   return Code::kOk;
@@ -269,11 +282,8 @@ Code CudaDevice::publish(Stream s, const GateBlock* g, std::uint32_t set, const 
 Code CudaDevice::synchronize(Stream s) noexcept {
   const ContextScope scope(*context_, "synchronize");
   if (!scope) return scope.code();
-  const cuda::Driver& driver = context_->driver();
-  const auto& function = driver.api().StreamSynchronize;
-  const cuda::Result r = driver.call(function, static_cast<cuda::StreamHandle>(s));
-  return r == cuda::Result::kSuccess ? Code::kOk
-                                     : cuda::driver_failed(driver, "synchronize", function.name, "", r);
+  return on_stream("synchronize", context_->driver().api().StreamSynchronize,
+                   static_cast<cuda::StreamHandle>(s));
 }
 
 const char* CudaDevice::last_error() const noexcept {

@@ -72,7 +72,14 @@ class CudaDevice final : public Device {
   bool build(const CudaDeviceOptions& options, std::string* error);
   ::stepgate::cuda::ScanTuning scan_tuning(ElementType stored) const noexcept;
   std::uint64_t resident_warps(ElementType stored) const noexcept;
+  Code poke(Stream s, unsigned char* to, const unsigned char* from, std::size_t bytes) noexcept;
+  Code launch_scan(Stream s, const Scan& job, const cuda::Scratch& scratch,
+                   std::uint32_t group_log2) noexcept;
   Code choose_scratch(Stream s, const Scan& job, cuda::Scratch* scratch, std::uint32_t* group_log2) noexcept;
+  // One driver function on a stream, the context being current.
+  template <class... P, class... A>
+  Code on_stream(const char* operation, const cuda::Function<cuda::Result(P...)>& function,
+                 A... arguments) noexcept;
   template <class Arguments>
   Code step_kernel(const char* operation, cuda::Kernel kernel, Stream s, const Arguments& a) noexcept;
   Code block_kernel(const char* operation, cuda::Kernel kernel, Stream s, GateBlock* g,

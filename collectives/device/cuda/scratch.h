@@ -33,9 +33,11 @@ struct Scratch {
 };
 
 inline constexpr std::size_t kPooledStreams = 8;
-inline constexpr ScratchNeed kPooledRoom = {16384,
-                                            16384 / kernels::kBundleGroups + kernels::kSegmentsPerLaunch,
-                                            kernels::ticket_count(16384, kernels::kSegmentsPerLaunch), 1024};
+// Enough for 2^31 elements in one segment.
+inline constexpr std::uint64_t kPooledGroups = 4096;
+inline constexpr ScratchNeed kPooledRoom = {
+    kPooledGroups, kernels::bundle_slots(kPooledGroups, kernels::kSegmentsPerLaunch),
+    kernels::ticket_count(kPooledGroups, kernels::kSegmentsPerLaunch), 1024};
 
 class ScratchTable {
  public:

@@ -96,7 +96,10 @@ TEST(CudaDevice, NoDeviceAtAll) {
 }
 
 TEST(CudaDevice, MemoryIsZeroedAndAligned) {
-  StandIn standin;
+  standin::Options options;
+  options.max_delay_us = 1000;  // memory that is only about to be zero would show
+  options.seed = run_seed();
+  StandIn standin(options);
   const auto cuda = standin.device();
   ASSERT_NE(cuda, nullptr);
   EXPECT_STREQ(cuda->name(), "cuda");

@@ -112,9 +112,9 @@ TEST(CudaScan, TheHostsBitsForEveryShape) {
 // Whatever fits, from finest to coarsest, is a cut of the same tree; what does not fit is refused.
 TEST(CudaScanPlan, CutsToWhatFits) {
   using namespace device::cuda;
-  const std::vector<Segment> big = {{nullptr, std::uint64_t{1} << 32}, {nullptr, 0}};
+  const std::vector<Segment> big = {{nullptr, std::uint64_t{1} << 30}, {nullptr, 0}};
   const ScratchNeed fine = scratch_need(big, 0);
-  EXPECT_EQ(fine.groups, (std::uint64_t{1} << 19) + 1);
+  EXPECT_EQ(fine.groups, (std::uint64_t{1} << 17) + 1);
   EXPECT_EQ(fine.segments, 2u);
   std::uint32_t k = 99;
   EXPECT_TRUE(fitting_group_log2(big, 0, fine, &k));
@@ -122,7 +122,7 @@ TEST(CudaScanPlan, CutsToWhatFits) {
   EXPECT_TRUE(fitting_group_log2(big, 0, kPooledRoom, &k));
   EXPECT_EQ(k, 6u);
   EXPECT_TRUE(scratch_need(big, k).fits(kPooledRoom));
-  const std::vector<Segment> bigger = {{nullptr, std::uint64_t{1} << 34}};
+  const std::vector<Segment> bigger = {{nullptr, (std::uint64_t{1} << 31) + 1}};
   EXPECT_FALSE(fitting_group_log2(bigger, 0, kPooledRoom, &k));
   const std::vector<Segment> many(kPooledRoom.segments + 1);
   EXPECT_FALSE(fitting_group_log2(many, 0, kPooledRoom, &k));

@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <thread>
 
 #include "collectives/device/host/host_device.h"
 #include "tests/collectives/device_cuda_driver/device_job.h"
@@ -142,6 +143,27 @@ TEST(CudaStep, RestoresTheCallersContext) {
   cuda->release(g, device::Memory::kDevice);
   EXPECT_GT(standin.control().account().misuses, 0);
   standin.control().configure(options);  // that misuse was meant
+}
+
+// One device, two gates of two threads, a stream each.
+TEST(CudaStep, TwoThreadsOnOneDevice) {
+  StandIn standin;
+  const auto cuda = standin.device();
+  ASSERT_NE(cuda, nullptr);
+  const JobPlan plans[] = {random_plan(run_seed()), random_plan(run_seed() + 1)};
+  JobTrace traces[2];
+  std::string errors[2];
+  const auto work = [&](int i) {
+    const JobStream stream(standin);
+    traces[i] = DeviceJob::run(*cuda, stream.get(), plans[i], &errors[i]);
+  };
+  std::thread other(work, 1);
+  work(0);
+  other.join();
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(errors[i], "");
+    EXPECT_EQ(difference(traces[i], on_host(plans[i])), "") << i;
+  }
 }
 
 TEST(CudaStep, TwoDevicesSideBySide) {
