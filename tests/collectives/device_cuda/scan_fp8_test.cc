@@ -112,6 +112,18 @@ TEST_P(ScanFp8, Sizes) {
   }
 }
 
+TEST_P(ScanFp8, EveryAlignment) {
+  const std::vector<unsigned char> data = random_bytes(2 * 8192 + 3, 0x7c);
+  const GradStats want = reference(GetParam(), ElementType::kFp16, data);
+  for (std::size_t skip = 0; skip < 8; ++skip) {
+    std::vector<unsigned char> memory(skip, 0x7f);
+    memory.insert(memory.end(), data.begin(), data.end());
+    const ScanResult got =
+        scan_on_standin(GetParam(), ElementType::kFp16, {{memory.data() + skip, data.size()}}, {});
+    EXPECT_EQ(difference(got.total, want), "") << skip;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Types, ScanFp8, testing::Values(ElementType::kFp8E4M3, ElementType::kFp8E5M2),
                          [](const auto& one) { return type_label(one.param); });
 

@@ -41,6 +41,18 @@ TEST_P(ScanKernels, RowsAndUnits) {
   for (const std::size_t n : {8191, 8192, 8193}) expect_equal(any_bits(stored(), n, random_));
 }
 
+// Units that begin anywhere between two 16-byte boundaries.
+TEST_P(ScanKernels, EveryAlignment) {
+  Elements e = healthy(stored(), 2 * 8192 + 5, random_);
+  e[0] = e[8191] = e[8192] = 1;
+  for (std::size_t skip = 0; skip < 16; skip += bytes()) {
+    const std::vector<unsigned char> memory = pack(stored(), e, skip);
+    const std::vector<Segment> segments = {{memory.data() + skip, e.size()}};
+    const ScanResult want = scan_on_host(stored(), ElementType::kFp32, segments);
+    EXPECT_EQ(difference(scan_on_standin(stored(), ElementType::kFp32, segments, {}), want), "") << skip;
+  }
+}
+
 TEST_P(ScanKernels, EveryComputeType) {
   const Elements wild = any_bits(stored(), 3000, random_);
   const Elements calm = healthy(stored(), 9000, random_);

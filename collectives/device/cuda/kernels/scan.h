@@ -178,7 +178,7 @@ template <class F>
 STEPGATE_DEVICE void scan_group(const ScanArguments& a, const GroupPlace& at, WarpScratch& scratch) {
   const ScanSegment segment = a.segment[at.segment];
   const auto* data = static_cast<const typename F::Element*>(segment.data);
-  const bool aligned = reinterpret_cast<std::uintptr_t>(data) % sizeof(typename F::Vector) == 0;
+  const std::uint32_t head = head_of<F>(data);  // of every unit: they are whole vectors apart
   const UnitRun units = units_of_group(segment.count, at.group, a.group_log2);
   const auto adder = F::normal_adder(a.limits);
   GroupSeen<F> seen;
@@ -189,7 +189,7 @@ STEPGATE_DEVICE void scan_group(const ScanArguments& a, const GroupPlace& at, Wa
     const std::uint64_t unit = units.first + u;
     const std::uint32_t count = elements_of_unit(segment.count, unit);
     const double sum =
-        scan_unit(Unit<F>{data + unit * kUnitElements, count, aligned}, a.limits, adder, counts, seen);
+        scan_unit(Unit<F>{data + unit * kUnitElements, count, head}, a.limits, adder, counts, seen);
     if (lane_index() == 0) scratch.squares[u] = sum;
     elements += count;
   }

@@ -34,11 +34,16 @@ struct ApplyTuning {
 //
 // 16 bits: 32 warps of four loads keep 64 KiB in flight, what the widest memory (sm_100) asks for; 24
 // warps (48 KiB) do before sm_90, where four blocks would leave too few registers. fp32 takes eight
-// loads, which halves what the loop itself costs. fp64 needs registers for its columns, fp8 for twice
-// the loads (they are half as wide): three blocks.
+// loads, which halves what the loop itself costs, and then needs fewer warps. fp64 needs registers for
+// its columns, fp8 for twice the loads (they are half as wide).
 STEPGATE_HD constexpr ScanTuning scan_tuning(std::uint32_t architecture, std::uint32_t element_bytes) {
-  const std::uint32_t blocks = architecture < 90 || element_bytes == 1 || element_bytes == 8 ? 3 : 4;
-  return {element_bytes == 1 || element_bytes == 4 ? 8u : 4u, 8, blocks};
+  const bool newer = architecture >= 90;
+  switch (element_bytes) {
+    case 1: return {8, 8, newer ? 3u : 2u};
+    case 2: return {4, 8, newer ? 4u : 3u};
+    case 4: return {8, 8, 3};
+    default: return {4, 8, 3};
+  }
 }
 
 STEPGATE_HD constexpr ApplyTuning apply_tuning(std::uint32_t architecture) {

@@ -18,25 +18,28 @@ template <class F>
 struct Unit {
   const typename F::Element* data;
   std::uint32_t count;
-  bool aligned;  // data lies on a vector's boundary
+  std::uint32_t head;  // elements before the first boundary of a vector
 
-  STEPGATE_DEVICE bool full() const { return aligned && count == kUnitElements; }
+  STEPGATE_DEVICE bool full() const { return count == kUnitElements; }
   STEPGATE_DEVICE std::uint32_t rows() const { return (count + kUnitColumns - 1) / kUnitColumns; }
 };
 
-// This lane's vector q of a row, with zeros for what lies behind the unit's end: zeros change neither
-// sums nor counts of nonzero elements.
 template <class F>
-STEPGATE_DEVICE typename F::Vector load_part(const Unit<F>& unit, std::uint32_t row, std::uint32_t q) {
-  const std::uint32_t at = row * kUnitColumns + (q * kWarpLanes + lane_index()) * F::kPerVector;
-  if (unit.aligned && at + F::kPerVector <= unit.count) {
-    return load_once(reinterpret_cast<const typename F::Vector*>(unit.data + at));
-  }
+STEPGATE_DEVICE std::uint32_t head_of(const typename F::Element* data) {
+  const std::uintptr_t over = reinterpret_cast<std::uintptr_t>(data) % sizeof(typename F::Vector);
+  return over == 0 ? 0 : static_cast<std::uint32_t>((sizeof(typename F::Vector) - over) / sizeof *data);
+}
+
+// A vector's worth of elements from `at` on, one by one, with zeros for what lies outside of the unit:
+// zeros change neither sums nor counts of nonzero elements.
+template <class F>
+STEPGATE_DEVICE typename F::Vector load_elements(const Unit<F>& unit, std::int32_t at) {
   constexpr std::uint32_t kBits = 8 * sizeof(typename F::Element);
   std::uint64_t half[2] = {0, 0};
 #pragma unroll
   for (std::uint32_t j = 0; j < F::kPerVector; ++j) {
-    const std::uint64_t bits = at + j < unit.count ? unit.data[at + j] : 0;
+    const std::uint32_t i = static_cast<std::uint32_t>(at) + j;  // wraps to far outside when negative
+    const std::uint64_t bits = i < unit.count ? unit.data[i] : 0;
     half[j * kBits / 64] |= bits << (j * kBits % 64);
   }
   typename F::Vector v;
@@ -44,6 +47,16 @@ STEPGATE_DEVICE typename F::Vector load_part(const Unit<F>& unit, std::uint32_t 
   for (std::uint32_t i = 0; i < sizeof v / 4; ++i)
     v.w[i] = static_cast<std::uint32_t>(half[i / 2] >> (32 * (i % 2)));
   return v;
+}
+
+// This lane's vector q of a row.
+template <class F>
+STEPGATE_DEVICE typename F::Vector load_part(const Unit<F>& unit, std::uint32_t row, std::uint32_t q) {
+  const std::uint32_t at = row * kUnitColumns + (q * kWarpLanes + lane_index()) * F::kPerVector;
+  if (unit.head == 0 && at + F::kPerVector <= unit.count) {
+    return load_once(reinterpret_cast<const typename F::Vector*>(unit.data + at));
+  }
+  return load_elements(unit, static_cast<std::int32_t>(at));
 }
 
 // The pairwise tree over the unit's 256 columns; right in lane 0.
@@ -70,16 +83,69 @@ STEPGATE_DEVICE double fold_columns(const Column* c) {
   return parts[0];
 }
 
-// The hot loop: a full, aligned unit.
+// Moves every column one place on: the last one of a vector to the next lane, lane 31's to lane 0 of
+// the next vector.
+template <class F>
+STEPGATE_DEVICE void rotate_columns(typename F::Column* c) {
+  constexpr std::uint32_t kLast = F::kPerVector - 1;
+  typename F::Column in[F::kVectorsPerRow];
+#pragma unroll
+  for (std::uint32_t q = 0; q < F::kVectorsPerRow; ++q) {
+    const std::uint32_t before = (q + F::kVectorsPerRow - 1) % F::kVectorsPerRow;
+    const bool wraps = lane_index() == kWarpLanes - 1;
+    const auto out = wraps ? c[before * F::kPerVector + kLast] : c[q * F::kPerVector + kLast];
+    in[q] = __shfl_sync(kAllLanes, out, (lane_index() + kWarpLanes - 1) % kWarpLanes);
+  }
+#pragma unroll
+  for (std::uint32_t q = 0; q < F::kVectorsPerRow; ++q) {
+#pragma unroll
+    for (std::uint32_t j = kLast; j != 0; --j) c[q * F::kPerVector + j] = c[q * F::kPerVector + j - 1];
+    c[q * F::kPerVector] = in[q];
+  }
+}
+
+// What look_full leaves over of a unit that begins `head` elements before a boundary: the elements
+// before it, the last `rows` rows of vectors from `p` on, of which lane 31's last one would reach into
+// the next unit, and the columns' way back.
+template <class F, class Adder>
+STEPGATE_DEVICE void look_ends(const Unit<F>& unit, const typename F::Vector* p, std::uint32_t rows,
+                               Adder adder, typename F::Peak& peak, Counts& counts, typename F::Column* c) {
+  constexpr auto kStep = static_cast<std::int32_t>(F::kPerVector);
+  const auto head = static_cast<std::int32_t>(unit.head);
+  const bool split = lane_index() == kWarpLanes - 1;
+#pragma unroll 1
+  for (std::uint32_t row = 0; row < rows; ++row) {
+#pragma unroll
+    for (std::uint32_t q = 0; q < F::kVectorsPerRow; ++q) {
+      const bool end = split && row + 1 == rows && q + 1 == F::kVectorsPerRow;
+      const auto v = end ? load_elements(unit, static_cast<std::int32_t>(kUnitElements) - kStep + head)
+                         : load_once(p + q * kWarpLanes);
+      F::add(v, adder, peak, counts, c + q * F::kPerVector);
+    }
+    p += F::kVectorsPerRow * kWarpLanes;
+  }
+#pragma unroll 1
+  for (std::int32_t i = 0; i < head; ++i) rotate_columns<F>(c);
+}
+
+// The hot loop: a full unit. One that begins between two boundaries is read in vectors all the same:
+// they hold the columns `head` places on, which are moved back in the end. The elements before the
+// first boundary are the first, and those behind the last one the last, that lane 31 adds to columns
+// of its own: every column still gets its elements in their order.
 template <class F, class Adder>
 STEPGATE_DEVICE void look_full(const Unit<F>& unit, Adder adder, typename F::Peak& peak, Counts& counts,
                                typename F::Column* c) {
   constexpr std::uint32_t kLoads = kScanTuning<sizeof(typename F::Element)>.loads_in_flight;
   constexpr std::uint32_t kVectors = kUnitElements / kWarpLanes / F::kPerVector;
   static_assert(kLoads % F::kVectorsPerRow == 0 && kVectors % kLoads == 0, "whole rows in flight");
-  const auto* p = reinterpret_cast<const typename F::Vector*>(unit.data) + lane_index();
+  if (unit.head != 0 && lane_index() == kWarpLanes - 1) {
+    const std::int32_t at = static_cast<std::int32_t>(unit.head) - static_cast<std::int32_t>(F::kPerVector);
+    F::add(load_elements(unit, at), adder, peak, counts, c + kLaneColumns - F::kPerVector);
+  }
+  const auto* p = reinterpret_cast<const typename F::Vector*>(unit.data + unit.head) + lane_index();
+  const std::uint32_t vectors = unit.head == 0 ? kVectors : kVectors - kLoads;
 #pragma unroll 1
-  for (std::uint32_t i = 0; i < kVectors; i += kLoads) {
+  for (std::uint32_t i = 0; i < vectors; i += kLoads) {
     typename F::Vector v[kLoads];
 #pragma unroll
     for (std::uint32_t k = 0; k < kLoads; ++k) v[k] = load_once(p + k * kWarpLanes);
@@ -89,9 +155,10 @@ STEPGATE_DEVICE void look_full(const Unit<F>& unit, Adder adder, typename F::Pea
     }
     p += kLoads * kWarpLanes;
   }
+  if (unit.head != 0) look_ends(unit, p, kLoads / F::kVectorsPerRow, adder, peak, counts, c);
 }
 
-// The same for a short or unaligned unit.
+// The same for a short unit.
 template <class F, class Adder>
 STEPGATE_DEVICE void look_part(const Unit<F>& unit, Adder adder, typename F::Peak& peak, Counts& counts,
                                typename F::Column* c) {
