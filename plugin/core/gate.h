@@ -120,6 +120,11 @@ class Gate final : public metrics::RecordSource {
  private:
   enum class Phase { kIdle, kOpen, kEnding };
 
+  struct Group {
+    ncclComm_t comm;
+    int world;  // its size
+  };
+
   // Shared with the call that carries it: at a deadline the call outlives this object.
   struct PendingBallot {
     DeviceBuffer<double> fields;
@@ -131,6 +136,7 @@ class Gate final : public metrics::RecordSource {
   bool allocate(std::string* error);
 
   // gate_ranges.cc
+  std::vector<Group>::iterator find_group(ncclComm_t comm);
   void write_slot(std::uint32_t id);
   void put_locked(void* to, const void* from, std::size_t bytes) noexcept;
 
@@ -158,7 +164,6 @@ class Gate final : public metrics::RecordSource {
   void fill_decision(const Decision& d, std::uint64_t step, double next_scale, stepgate_decision* out) const;
 
   // gate_activation.cc
-  int world_of(const NcclTable& table, ncclComm_t comm) noexcept;
   ncclComm_t spanning_group(const NcclTable** table, std::string* why);
   bool exchange_step(const double* send, double* recv, device::Stream s, std::string* why) noexcept;
   bool exchange(const double* send, double* recv, device::Stream s, std::string* why) noexcept;
@@ -199,9 +204,9 @@ class Gate final : public metrics::RecordSource {
   mutable std::mutex mutex_;
   RangeTable ranges_{kMaxRanges};
   std::vector<DeviceBuffer<GradStats>> segment_stats_;  // per slot; mapped, one per segment
-  std::vector<ncclComm_t> groups_;
-  std::vector<RangeTable::Hit> hits_;     // scratch
-  std::vector<device::Segment> shifted_;  // scratch
+  std::vector<Group> groups_;                           // in the order that all ranks share
+  std::vector<RangeTable::Hit> hits_;                   // scratch
+  std::vector<device::Segment> shifted_;                // scratch
   Phase phase_ = Phase::kIdle;
   std::uint64_t step_ = 0;                                         // as the block counts
   std::uint32_t summarized_ = 0, decided_ = 0, applied_sets_ = 0;  // bit per set, of the open step

@@ -42,28 +42,15 @@ ncclResult_t all_reduce(const ShimServices& services, const NcclTable& table, nc
 
 }  // namespace
 
-int Gate::world_of(const NcclTable& table, ncclComm_t comm) noexcept {
-  int world = 0;
-  if (table.CommCount == nullptr) return 0;
-  services_.enter_nccl();
-  table.CommCount(comm, &world);
-  services_.leave_nccl();
-  return world;
-}
-
 // The first group whose size is the agreement's; it carries every exchange alone.
 ncclComm_t Gate::spanning_group(const NcclTable** table, std::string* why) {
-  std::vector<ncclComm_t> groups;
-  {
-    const std::lock_guard lock(mutex_);
-    groups = groups_;
+  const std::lock_guard lock(mutex_);
+  for (const Group& group : groups_) {
+    if (group.world != options_.world) continue;
+    *table = services_.table_of(group.comm);
+    if (*table != nullptr && (*table)->AllReduce != nullptr) return group.comm;
   }
-  for (ncclComm_t comm : groups) {
-    *table = services_.table_of(comm);
-    if (*table != nullptr && (*table)->AllReduce != nullptr && world_of(**table, comm) == options_.world)
-      return comm;
-  }
-  *why = "none of the gate's " + std::to_string(groups.size()) + " groups spans its world of " +
+  *why = "none of the gate's " + std::to_string(groups_.size()) + " groups spans its world of " +
          std::to_string(options_.world) + " ranks; add that communicator with stepgate_add_group";
   return nullptr;
 }
@@ -122,7 +109,10 @@ Ballot Gate::ballot_locked() const {
   StepPolicy policy = options_.policy;
   policy.world = static_cast<std::uint32_t>(options_.world);
   b.configuration = configuration_digest(g.params, policy);
-  b.groups = static_cast<std::uint32_t>(groups_.size());
+  b.groups = static_cast<std::uint32_t>(groups_.size()) << 16;
+  std::vector<int> sizes;  // of the groups in their order
+  for (const Group& group : groups_) sizes.push_back(group.world);
+  b.groups |= digest16(sizes.data(), sizes.size() * sizeof(int));
   b.state = (digest16(&g.scaler, sizeof g.scaler) << 16) | digest16(&g.params, sizeof g.params);
   b.generation = static_cast<std::uint32_t>(g.generation);
   b.decided = static_cast<std::uint32_t>(g.last_decided);

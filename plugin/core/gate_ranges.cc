@@ -18,23 +18,33 @@ stepgate_status Gate::add_group(ncclComm_t comm) {
                 "NCCL functions that the plugin intercepts");
   }
   int version = 0;
+  int world = 0;
   services_.enter_nccl();
   if (table->GetVersion != nullptr) table->GetVersion(&version);
+  const ncclResult_t counted = table->CommCount(comm, &world);
   services_.leave_nccl();
+  if (counted != ncclSuccess) {
+    return fail(STEPGATE_INVALID, "stepgate_add_group: ncclCommCount returned " +
+                                      std::to_string(static_cast<int>(counted)) + " for this communicator");
+  }
   const std::lock_guard lock(mutex_);
-  if (std::find(groups_.begin(), groups_.end(), comm) != groups_.end()) {
+  if (find_group(comm) != groups_.end()) {
     return fail(STEPGATE_INVALID, "stepgate_add_group: the communicator is in the gate's list already");
   }
-  groups_.push_back(comm);
+  groups_.push_back({comm, world});
   const std::lock_guard records(records_mutex_);
   const int major = version / 10000, minor = version / 100 % 100, patch = version % 100;
   nccl_version_ = std::to_string(major) + "." + std::to_string(minor) + "." + std::to_string(patch);
   return STEPGATE_OK;
 }
 
+std::vector<Gate::Group>::iterator Gate::find_group(ncclComm_t comm) {
+  return std::find_if(groups_.begin(), groups_.end(), [comm](const Group& g) { return g.comm == comm; });
+}
+
 stepgate_status Gate::remove_group(ncclComm_t comm) {
   const std::lock_guard lock(mutex_);
-  const auto it = std::find(groups_.begin(), groups_.end(), comm);
+  const auto it = find_group(comm);
   if (it == groups_.end()) {
     return fail(STEPGATE_INVALID, "stepgate_remove_group: the communicator is not in the gate's list");
   }
@@ -45,7 +55,8 @@ stepgate_status Gate::remove_group(ncclComm_t comm) {
 // The pointer may come back as another communicator: nothing of it may stay.
 void Gate::comm_retired(ncclComm_t comm) noexcept {
   const std::lock_guard lock(mutex_);
-  groups_.erase(std::remove(groups_.begin(), groups_.end(), comm), groups_.end());
+  const auto it = find_group(comm);
+  if (it != groups_.end()) groups_.erase(it);
 }
 
 stepgate_status Gate::declare_range(RangeSpec spec, std::uint32_t* id) {
