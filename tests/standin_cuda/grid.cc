@@ -29,6 +29,8 @@ constexpr unsigned kWorkers = 2;
 struct Barrier {
   unsigned generation = 0;
   unsigned arrived = 0;
+  // In turn: who comes late out of one barrier must not see what others did on their way to the next.
+  long long tags[2] = {};
 };
 
 struct Warp {
@@ -70,11 +72,11 @@ class Block {
   Thread* current_ = nullptr;
   unsigned alive_ = 0;
   unsigned progress_ = 0;
-  char started_ = 0, ended_ = 0;  // tags
+  long long started_ = 0, ended_ = 0;  // tags
 };
 
 thread_local Block* running = nullptr;
-char fence_tag;
+long long fence_tag;
 
 Block::Block(unsigned grid, unsigned threads, const std::function<void()>& body, char* stacks)
     : body_(body), stacks_(stacks), threads_(threads), warps_(threads / kLanes) {
@@ -125,8 +127,9 @@ void Block::run(unsigned index) {
 }
 
 void Block::wait(Barrier& barrier, const unsigned& alive) {
-  synchronizes_release(&barrier);
   const unsigned generation = barrier.generation;
+  long long* const tag = &barrier.tags[generation % 2];
+  synchronizes_release(tag);
   ++barrier.arrived;
   ++progress_;
   while (barrier.generation == generation) {
@@ -138,7 +141,7 @@ void Block::wait(Barrier& barrier, const unsigned& alive) {
     }
     current_->fiber.yield();
   }
-  synchronizes_acquire(&barrier);
+  synchronizes_acquire(tag);
 }
 
 // Stacks are kept: touching them for the first time costs more than most kernels here.
