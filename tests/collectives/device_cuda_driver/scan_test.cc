@@ -158,14 +158,17 @@ TEST(CudaScan, UnpreparedOnTooManyStreamsIsRefused) {
   const auto cuda = standin.device();
   ASSERT_NE(cuda, nullptr);
   const Pair p(*cuda, ElementType::kFp32, {10}, 1);
-  Held total(*cuda, sizeof(GradStats), Memory::kMapped);
-  const device::Scan job{.segments = p.on_device, .stored = p.type, .total = total.as<GradStats>()};
+  Held totals(*cuda, sizeof(GradStats) * (device::cuda::kPooledStreams + 1), Memory::kMapped);
+  const auto job_for = [&](std::size_t i) {
+    return device::Scan{.segments = p.on_device, .stored = p.type, .total = totals.as<GradStats>() + i};
+  };
   std::vector<std::unique_ptr<JobStream>> streams;
   for (std::size_t i = 0; i < device::cuda::kPooledStreams; ++i) {
     streams.push_back(std::make_unique<JobStream>(standin));
-    EXPECT_EQ(cuda->scan(streams.back()->get(), job), Code::kOk) << cuda->last_error();
-    EXPECT_EQ(cuda->scan(streams.back()->get(), job), Code::kOk);
+    EXPECT_EQ(cuda->scan(streams.back()->get(), job_for(i)), Code::kOk) << cuda->last_error();
+    EXPECT_EQ(cuda->scan(streams.back()->get(), job_for(i)), Code::kOk);
   }
+  const device::Scan job = job_for(device::cuda::kPooledStreams);
   EXPECT_EQ(cuda->scan(nullptr, job), Code::kUnsupported);
   EXPECT_NE(std::string(cuda->last_error()).find("8 streams"), std::string::npos) << cuda->last_error();
   EXPECT_EQ(cuda->prepare(job), Code::kOk);

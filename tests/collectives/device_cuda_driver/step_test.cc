@@ -26,9 +26,10 @@ TEST(CudaStep, TheHostsBits) {
   const JobTrace want = on_host(plan);
   ASSERT_EQ(want.steps.size(), plan.steps.size());
   EXPECT_EQ(want.steps[0].block.sets[0].decision.skip, 0u);
-  EXPECT_EQ(want.records[1].decision.reason, Reason::kInf);
-  EXPECT_EQ(want.records[2].decision.reason, Reason::kNan);
-  EXPECT_EQ(want.records[3].decision.reason, Reason::kVeto);
+  for (std::size_t i = 0; i < plan.steps.size(); ++i) {
+    const Reason reasons[] = {Reason::kNone, Reason::kInf, Reason::kNan, Reason::kVeto};  // as Spoil
+    EXPECT_EQ(want.records[i].decision.reason, reasons[static_cast<std::size_t>(plan.steps[i])]) << i;
+  }
   StandIn standin;
   {
     const auto cuda = standin.device();
@@ -38,7 +39,7 @@ TEST(CudaStep, TheHostsBits) {
     EXPECT_EQ(difference(DeviceJob::run(*cuda, stream.get(), plan, &error), want), "");
     EXPECT_EQ(error, "");
   }
-  EXPECT_GT(standin.control().kernels_run(), 100u);
+  EXPECT_GT(standin.control().kernels_run(), 30u);
 }
 
 TEST(CudaStep, TheHostsBitsWithDelaysAndAGuard) {
@@ -84,11 +85,15 @@ TEST(CudaStep, AsksTheDriverForLaunchesAndCopiesAlone) {
     EXPECT_TRUE(allowed.count(c.name) != 0) << c.name;
     EXPECT_EQ(c.waited, 0) << c.name;
   }
-  // One context look-up for each operation: begin, 4 ranges x (2 clears, 2 scans), attributing,
-  // summarize, decide, update, publish, 6 applies, mark_applied, 2 mirrors. One launch for each but the
-  // mirrors, and one more for each scan of the range with 230 segments.
-  EXPECT_EQ(standin.count("cuCtxGetCurrent"), 31u);
-  EXPECT_EQ(standin.count("cuLaunchKernel"), 31u);
+  // begin, attributing, summarize, decide, update, publish, mark_applied; for a range two clears, two
+  // scans, one apply, and one more that widens 16 bits; a scan of more than 192 segments takes two launches.
+  std::uint64_t operations = 7, more = 0;
+  for (const RangeData& r : plan.ranges) {
+    operations += r.type == ElementType::kFp16 || r.type == ElementType::kBf16 ? 6 : 5;
+    more += r.counts.size() > 192 ? 2 : 0;
+  }
+  EXPECT_EQ(standin.count("cuLaunchKernel"), operations + more);
+  EXPECT_EQ(standin.count("cuCtxGetCurrent"), operations + 2);  // and two mirrors
   EXPECT_EQ(standin.count("cuMemcpyDtoHAsync_v2"), 2u);
   EXPECT_EQ(cuda->synchronize(stream.get()), device::Code::kOk);
 }
