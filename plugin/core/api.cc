@@ -1,5 +1,6 @@
 #include "plugin/core/api.h"
 
+#include <algorithm>
 #include <cstring>
 #include <exception>
 #include <new>
@@ -68,12 +69,15 @@ stepgate_status bad_size(const char* function, std::size_t given, std::size_t kn
                                     "; allowed: " + std::to_string(known) + " (set it to sizeof)");
 }
 
+constexpr std::size_t kLongestList = std::max<std::size_t>(kRingRecords, kOffendersKept);
+
 // Writes structs of the caller's own size into an array with that stride.
 template <class T, class Read>
 stepgate_status give_array(const char* function, T* list, std::size_t* count, Read read) {
   if (list == nullptr || count == nullptr) return null_argument(function, "list or count");
   if (!known_size(list)) return bad_size(function, list->size, sizeof(T));
   const std::size_t stride = list->size;
+  *count = std::min(*count, kLongestList);  // no list of the plugin's is longer
   std::vector<T> full(*count);
   const stepgate_status status = read(full.data());
   for (std::size_t i = 0; i < *count; ++i) {

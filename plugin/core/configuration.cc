@@ -1,12 +1,17 @@
 #include "plugin/core/configuration.h"
 
+#include <arpa/inet.h>
+#include <sys/stat.h>
+
 #include <charconv>
 #include <cmath>
 #include <cstring>
 #include <limits>
 #include <utility>
 
+#include "collectives/core/decimal.h"
 #include "plugin/core/config_table.h"
+#include "plugin/core/label_text.h"
 
 namespace stepgate::gate {
 namespace {
@@ -25,8 +30,28 @@ class Reader {
 
   const std::string& error() const { return error_; }
 
-  void text(const char* name, std::string* out) {
-    if (const char* v = value(name)) *out = v;
+  // A label of the metrics page.
+  void label(const char* name, std::string* out) {
+    const char* v = value(name);
+    if (v == nullptr) return;
+    if (!is_label_text(v)) return refuse(name, v);
+    *out = v;
+  }
+
+  void address(const char* name, std::string* out) {
+    const char* v = value(name);
+    if (v == nullptr) return;
+    in_addr parsed{};
+    if (std::strcmp(v, "localhost") != 0 && inet_pton(AF_INET, v, &parsed) != 1) return refuse(name, v);
+    *out = v;
+  }
+
+  void folder(const char* name, std::string* out) {
+    const char* v = value(name);
+    if (v == nullptr) return;
+    struct stat info {};
+    if (::stat(v, &info) != 0 || !S_ISDIR(info.st_mode)) return refuse(name, v);
+    *out = v;
   }
 
   void number(const char* name, double low, double high, bool open_low, std::optional<double>* out) {
@@ -139,16 +164,16 @@ void read_step(Reader& r, Configuration* c) {
 
 void read_metrics(Reader& r, Configuration* c) {
   r.choice("STEPGATE_METRICS", kSwitch, &c->metrics);
-  r.text("STEPGATE_METRICS_ADDR", &c->metrics_address);
+  r.address("STEPGATE_METRICS_ADDR", &c->metrics_address);
   r.integer("STEPGATE_METRICS_PORT", 0, 65535, &c->metrics_port);
-  r.text("STEPGATE_METRICS_TEXTFILE_DIR", &c->metrics_textfile_dir);
-  r.text("STEPGATE_METRICS_FILE_SD_DIR", &c->metrics_file_sd_dir);
+  r.folder("STEPGATE_METRICS_TEXTFILE_DIR", &c->metrics_textfile_dir);
+  r.folder("STEPGATE_METRICS_FILE_SD_DIR", &c->metrics_file_sd_dir);
   r.integer("STEPGATE_METRICS_BUCKETS", 1, 4096, &c->metrics_buckets);
   r.integer("STEPGATE_ANOMALY_SKIPS_IN_ROW", 1, kMaxInteger, &c->anomaly_skips_in_row);
   r.integer("STEPGATE_ANOMALY_FLOOR_WINDOW", 1, kMaxInteger, &c->anomaly_floor_window);
   r.number("STEPGATE_ANOMALY_UNDERFLOW_JUMP", 0, 1, true, &c->anomaly_underflow_jump);
-  r.text("STEPGATE_JOB_NAME", &c->job_name);
-  r.text("STEPGATE_RUN_ID", &c->run_id);
+  r.label("STEPGATE_JOB_NAME", &c->job_name);
+  r.label("STEPGATE_RUN_ID", &c->run_id);
   r.choice("STEPGATE_LOG", kLevels, &c->log);
 }
 
@@ -159,8 +184,32 @@ void read_identity(Reader& r, Configuration* c) {
   r.integer("LOCAL_WORLD_SIZE", 1, kMaxInteger, &c->local_world);
 }
 
-std::string refuse_parameter(ScalerRule rule, const char* parameter) {
-  return std::string("rule '") + scaler_rule_name(rule) + "' has no " + parameter;
+// A setting that the rule does not have; the variable is named too, for it may have come from there.
+template <class T>
+bool rule_lacks(const std::optional<T>& value, bool has, const ScalerParams& p, const char* what,
+                const char* variable, std::string* error) {
+  if (!value || has) return false;
+  *error = std::string(what) + "=" + shortest_decimal(static_cast<double>(*value)) + " (" + variable +
+           ") is refused: rule '" + scaler_rule_name(p.rule) + "' has none; allowed: unset, or another rule";
+  return true;
+}
+
+bool has_foreign_setting(const ScalerSettings& s, const ScalerParams& p, std::string* error) {
+  const ScalerRule r = p.rule;
+  return rule_lacks(s.growth, rule_has_growth(r), p, "growth", "STEPGATE_GROWTH", error) ||
+         rule_lacks(s.backoff, rule_has_backoff(r), p, "backoff", "STEPGATE_BACKOFF", error) ||
+         rule_lacks(s.interval, rule_has_growth(r), p, "interval", "STEPGATE_INTERVAL", error) ||
+         rule_lacks(s.hysteresis, rule_has_hysteresis(r), p, "hysteresis", "STEPGATE_HYSTERESIS", error) ||
+         rule_lacks(s.minimum, rule_has_minimum(r), p, "minimum scale", "STEPGATE_MINIMUM_SCALE", error) ||
+         rule_lacks(s.maximum, rule_has_maximum(r), p, "maximum scale", "STEPGATE_MAXIMUM_SCALE", error);
+}
+
+// All parameters with their values: what was refused is among them.
+std::string describe(const ScalerParams& p) {
+  return "initial scale=" + shortest_decimal(p.initial_scale) + ", growth=" + shortest_decimal(p.growth) +
+         ", backoff=" + shortest_decimal(p.backoff) + ", interval=" + std::to_string(p.interval) +
+         ", hysteresis=" + std::to_string(p.hysteresis) + ", minimum=" + shortest_decimal(p.minimum) +
+         ", maximum=" + shortest_decimal(p.maximum);
 }
 
 template <class T, std::size_t N>
@@ -197,16 +246,7 @@ bool read_configuration(const Environment& environment, Configuration* out, std:
 
 bool resolve_scaler(const ScalerSettings& s, ScalerParams* out, std::string* error) {
   ScalerParams p = default_params(s.rule.value_or(ScalerRule::kStepgate));
-  const auto refuse = [&](const char* parameter) {
-    *error = refuse_parameter(p.rule, parameter);
-    return false;
-  };
-  if (s.growth && !rule_has_growth(p.rule)) return refuse("growth");
-  if (s.backoff && !rule_has_backoff(p.rule)) return refuse("backoff");
-  if (s.interval && !rule_has_growth(p.rule)) return refuse("interval");
-  if (s.hysteresis && !rule_has_hysteresis(p.rule)) return refuse("hysteresis");
-  if (s.minimum && !rule_has_minimum(p.rule)) return refuse("minimum scale");
-  if (s.maximum && !rule_has_maximum(p.rule)) return refuse("maximum scale");
+  if (has_foreign_setting(s, p, error)) return false;
   p.initial_scale = s.initial_scale.value_or(p.initial_scale);
   p.growth = s.growth.value_or(p.growth);
   p.backoff = s.backoff.value_or(p.backoff);
@@ -215,7 +255,7 @@ bool resolve_scaler(const ScalerSettings& s, ScalerParams* out, std::string* err
   p.minimum = s.minimum.value_or(p.minimum);
   p.maximum = s.maximum.value_or(p.maximum);
   if (const char* wrong = invalid_params(p)) {
-    *error = std::string("rule '") + scaler_rule_name(p.rule) + "': " + wrong;
+    *error = std::string("rule '") + scaler_rule_name(p.rule) + "': " + wrong + "; given: " + describe(p);
     return false;
   }
   *out = p;

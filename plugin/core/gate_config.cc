@@ -4,8 +4,13 @@
 #include <cstring>
 #include <utility>
 
+#include "collectives/core/decimal.h"
+#include "plugin/core/label_text.h"
+
 namespace stepgate::gate {
 namespace {
+
+constexpr std::size_t kMaxSegments = std::size_t{1} << 20;
 
 bool bad(std::string* error, const std::string& name, const std::string& value, const std::string& allowed) {
   *error = name + "=" + value + " is refused; allowed: " + allowed;
@@ -44,10 +49,10 @@ bool override_policy(const stepgate_gate_config& c, StepPolicy* p, std::string* 
     return bad(error, "divergence", std::string("'") + c.divergence + "'", "report, veto, error");
   }
   if (!std::isfinite(c.max_norm) || c.max_norm < 0) {
-    return bad(error, "max_norm", std::to_string(c.max_norm), ">= 0, finite; 0 means no clipping");
+    return bad(error, "max_norm", shortest_decimal(c.max_norm), ">= 0, finite; 0 means no clipping");
   }
   if (!std::isfinite(c.skip_norm) || c.skip_norm < 0) {
-    return bad(error, "skip_norm", std::to_string(c.skip_norm), ">= 0, finite; 0 means never");
+    return bad(error, "skip_norm", shortest_decimal(c.skip_norm), ">= 0, finite; 0 means never");
   }
   if (c.max_norm > 0) p->max_norm = c.max_norm;
   if (c.skip_norm > 0) p->skip_norm = c.skip_norm;
@@ -72,7 +77,12 @@ bool fp8(int t) {
 
 bool check_range(const stepgate_range& r, std::string* error) {
   if (r.name == nullptr || *r.name == '\0') return bad(error, "range name", "''", "a text that is not empty");
+  if (!is_label_text(r.name)) return bad(error, "range name", "(unprintable)", kLabelAllowed);
   const std::string prefix = std::string("range '") + r.name + "': ";
+  if (r.segment_count > kMaxSegments) {
+    return bad(error, prefix + "segment_count", std::to_string(r.segment_count),
+               "at most " + std::to_string(kMaxSegments));
+  }
   if (!known_type(r.type) || fp8(r.type)) {
     return bad(error, prefix + "type", std::to_string(r.type), "STEPGATE_FP32, FP16, BF16, FP64");
   }
@@ -87,7 +97,7 @@ bool check_range(const stepgate_range& r, std::string* error) {
     return bad(error, prefix + "flags", std::to_string(r.flags), "STEPGATE_RANGE_*");
   }
   if (r.set >= kMaxSets) return bad(error, prefix + "set", std::to_string(r.set), "0 to 7");
-  if (!std::isfinite(r.factor)) return bad(error, prefix + "factor", std::to_string(r.factor), "finite");
+  if (!std::isfinite(r.factor)) return bad(error, prefix + "factor", shortest_decimal(r.factor), "finite");
   if (r.segments == nullptr && r.segment_count != 0) {
     return bad(error, prefix + "segments", "NULL", "an array of segment_count entries");
   }
@@ -99,6 +109,14 @@ bool check_segment(const stepgate_range& r, std::size_t i, std::string* error) {
   const std::string where = std::string("range '") + r.name + "': segment " + std::to_string(i);
   if (s.data == nullptr && s.count != 0)
     return bad(error, where + " data", "NULL", "memory of count elements");
+  if (s.name != nullptr && !is_label_text(s.name)) {
+    return bad(error, where + " name", "(unprintable)", kLabelAllowed);
+  }
+  const std::size_t alignment = element_size(static_cast<ElementType>(r.type));
+  if (reinterpret_cast<std::uintptr_t>(s.data) % alignment != 0) {
+    return bad(error, where + " data", "a pointer not aligned to its elements",
+               "alignment " + std::to_string(alignment));
+  }
   if (s.count > (std::uint64_t{1} << 48))
     return bad(error, where + " count", std::to_string(s.count), "at most 2^48");
   return true;
@@ -118,6 +136,9 @@ bool gate_options(const stepgate_gate_config* config, const Configuration& c, Ga
   o.policy.divergence = c.divergence;
   ScalerSettings settings = c.scaler;
   if (config != nullptr) {
+    if (config->name != nullptr && !is_label_text(config->name)) {
+      return bad(error, "gate name", "(unprintable)", kLabelAllowed);
+    }
     if (config->name != nullptr && *config->name != '\0') o.name = config->name;
     if (config->world != 0) {
       o.world = config->world;

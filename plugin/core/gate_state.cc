@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "collectives/core/decimal.h"
 #include "plugin/core/gate.h"
 #include "plugin/core/last_error.h"
 
@@ -127,8 +128,8 @@ void Gate::clamp_restored(SavedState* s) const {
   if (!rule_has_maximum(s->params.rule)) return;
   const double clamped = std::clamp(s->scaler.scale, s->params.minimum, s->params.maximum);
   if (clamped == s->scaler.scale) return;
-  log_.warn("the loaded scale " + std::to_string(s->scaler.scale) + " is clamped to " +
-            std::to_string(clamped));
+  log_.warn("the loaded scale " + shortest_decimal(s->scaler.scale) + " is clamped to " +
+            shortest_decimal(clamped));
   s->scaler.scale = clamped;
 }
 

@@ -7,6 +7,7 @@
 #include <limits>
 #include <string>
 
+#include "collectives/core/decimal.h"
 #include "plugin/core/gate.h"
 #include "plugin/core/last_error.h"
 
@@ -254,9 +255,10 @@ stepgate_status Gate::step_end(std::uint32_t set, device::Stream s) {
 stepgate_status Gate::set_scale(double scale) {
   const std::lock_guard lock(mutex_);
   const auto fp32 = static_cast<float>(scale);
-  if (!std::isfinite(fp32) || !(fp32 > 0)) {
-    return fail(STEPGATE_INVALID, "stepgate_set_scale: scale " + std::to_string(scale) +
-                                      "; allowed: above zero and finite in fp32");
+  const auto inverse = static_cast<float>(1.0 / scale);
+  if (!std::isfinite(fp32) || !(fp32 > 0) || !std::isfinite(inverse) || !(inverse > 0)) {
+    return fail(STEPGATE_INVALID, "stepgate_set_scale: scale " + shortest_decimal(scale) +
+                                      "; allowed: above zero, it and its inverse finite in fp32");
   }
   if (phase_ != Phase::kIdle) {
     return fail(STEPGATE_INVALID,

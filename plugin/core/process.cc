@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <utility>
 
 #include "plugin/core/gate_config.h"
@@ -15,7 +16,9 @@ Process::Process(const Environment& environment, const ShimServices& services)
   if (read_configuration(environment, &configuration_, &configuration_error_)) return;
   // Fail open: the job runs as if the plugin were off, and the reason is on its standard error.
   configuration_.mode = Mode::kOff;
-  Log(LogLevel::kError, 0).error(configuration_error_ + "; StepGate stays off in this process");
+  const char* rank = environment("RANK");
+  Log(LogLevel::kError, rank != nullptr ? std::atoi(rank) : 0)
+      .error(configuration_error_ + "; StepGate stays off in this process");
 }
 
 bool Process::forked() const noexcept {

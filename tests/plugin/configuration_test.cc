@@ -73,13 +73,13 @@ const std::vector<Row>& rows() {
       {"STEPGATE_ATTRIBUTION", {"auto", "on", "off"}, {"true"}},
       {"STEPGATE_ACTIVATION_TIMEOUT", {"0.5", "600"}, {"0", "-1", "never"}},
       {"STEPGATE_METRICS", {"on", "off"}, {"yes"}},
-      {"STEPGATE_METRICS_ADDR", {"0.0.0.0"}, {}},
+      {"STEPGATE_METRICS_ADDR", {"0.0.0.0", "localhost"}, {"garbage", "::1", "1.2.3", "300.1.1.1"}},
       {"STEPGATE_METRICS_PORT", {"0", "65535"}, {"-1", "65536", "http"}},
-      {"STEPGATE_METRICS_TEXTFILE_DIR", {"/tmp"}, {}},
-      {"STEPGATE_METRICS_FILE_SD_DIR", {"/tmp"}, {}},
+      {"STEPGATE_METRICS_TEXTFILE_DIR", {"/tmp"}, {"/nonexistent/folder", "/proc/self/exe"}},
+      {"STEPGATE_METRICS_FILE_SD_DIR", {"/tmp"}, {"/nonexistent/folder"}},
       {"STEPGATE_METRICS_BUCKETS", {"1", "4096"}, {"0", "4097"}},
-      {"STEPGATE_JOB_NAME", {"any thing"}, {}},
-      {"STEPGATE_RUN_ID", {"42"}, {}},
+      {"STEPGATE_JOB_NAME", {"any thing", "\"quoted\" \\ \u00fc"}, {"two\nlines", "\xff"}},
+      {"STEPGATE_RUN_ID", {"42"}, {"\x01", "cut \xc3"}},
       {"STEPGATE_ANOMALY_SKIPS_IN_ROW", {"1", "10"}, {"0", "-1", "x"}},
       {"STEPGATE_ANOMALY_FLOOR_WINDOW", {"1", "100"}, {"0", "1.5"}},
       {"STEPGATE_ANOMALY_UNDERFLOW_JUMP", {"0.5", "1"}, {"0", "-1", "1.5", "nan"}},
@@ -191,7 +191,7 @@ TEST(Configuration, ValuesArriveWhereTheyBelong) {
 // A parameter that a rule does not have would be ignored silently: it is refused instead.
 TEST(Configuration, ParametersThatTheRuleDoesNotHaveAreRefused) {
   const std::map<std::string, const char*> parameters = {
-      {"STEPGATE_HYSTERESIS", "2"}, {"STEPGATE_MINIMUM_SCALE", "1"}, {"STEPGATE_MAXIMUM_SCALE", "1e6"},
+      {"STEPGATE_HYSTERESIS", "2"}, {"STEPGATE_MINIMUM_SCALE", "1"}, {"STEPGATE_MAXIMUM_SCALE", "1000000"},
       {"STEPGATE_GROWTH", "2"},     {"STEPGATE_BACKOFF", "0.5"},     {"STEPGATE_INTERVAL", "100"}};
   const auto has = [](ScalerRule r, const std::string& name) {
     if (name == "STEPGATE_HYSTERESIS") return rule_has_hysteresis(r);
@@ -211,6 +211,7 @@ TEST(Configuration, ParametersThatTheRuleDoesNotHaveAreRefused) {
       }
       const std::string error = refusal(v);
       EXPECT_NE(error.find(std::string("'") + scaler_rule_name(rule) + "'"), std::string::npos) << error;
+      EXPECT_NE(error.find(std::string("=") + value + " (" + name + ")"), std::string::npos) << error;
     }
   }
 }
@@ -231,7 +232,8 @@ TEST(Configuration, TableAndReaderNameTheSameVariables) {
   text << file.rdbuf();
   const std::string source = text.str();
   std::set<std::string> read_names, table_names;
-  for (const std::string call : {"r.text(\"", "r.number(\"", "r.integer(\"", "r.choice(\"", "r.rule(\""}) {
+  for (const std::string call : {"r.label(\"", "r.address(\"", "r.folder(\"", "r.number(\"", "r.integer(\"",
+                                 "r.choice(\"", "r.rule(\""}) {
     for (std::size_t at = source.find(call); at != std::string::npos; at = source.find(call, at + 1)) {
       const std::size_t name = at + call.size();
       const std::string read_name = source.substr(name, source.find('"', name) - name);

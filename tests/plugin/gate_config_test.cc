@@ -115,13 +115,14 @@ TEST(GateConfig, BadValuesNameTheField) {
       {"max_norm=-1", [](auto& c) { c.max_norm = -1; }},
       {"max_norm=nan", [](auto& c) { c.max_norm = kNan; }},
       {"skip_norm=inf", [](auto& c) { c.skip_norm = kInf; }},
-      {"initial scale", [](auto& c) { c.initial_scale = -5; }},
-      {"initial scale", [](auto& c) { c.initial_scale = kNan; }},
-      {"growth", [](auto& c) { c.growth = 1; }},
-      {"backoff", [](auto& c) { c.backoff = 1; }},
-      {"minimum", [](auto& c) { c.minimum = 8, c.maximum = 4; }},
-      {"hysteresis", [](auto& c) { c.hysteresis = 2; }},
-      {"maximum", [](auto& c) { c.rule = "torch", c.maximum = 4; }},
+      {"gate name", [](auto& c) { c.name = "tab\t"; }},
+      {"initial scale=-5", [](auto& c) { c.initial_scale = -5; }},
+      {"initial scale=nan", [](auto& c) { c.initial_scale = kNan; }},
+      {"growth=1,", [](auto& c) { c.growth = 1; }},
+      {"backoff=1,", [](auto& c) { c.backoff = 1; }},
+      {"minimum=8, maximum=4", [](auto& c) { c.minimum = 8, c.maximum = 4; }},
+      {"hysteresis=2 (STEPGATE_HYSTERESIS)", [](auto& c) { c.hysteresis = 2; }},
+      {"maximum scale=4", [](auto& c) { c.rule = "torch", c.maximum = 4; }},
   };
   for (const auto& one : cases) {
     stepgate_gate_config c = zero_config();
@@ -197,6 +198,11 @@ TEST(RangeConfig, BadValuesNameRangeAndField) {
       {"'bucket': factor=nan", [](auto& c) { c.range.factor = kNan; }},
       {"'bucket': segments=NULL", [](auto& c) { c.range.segments = nullptr; }},
       {"'bucket': segment 1 data=NULL", [](auto& c) { c.segments[1].data = nullptr; }},
+      {"range name", [](auto& c) { c.range.name = "b\"\n\xff"; }},
+      {"'bucket': segment 0 name", [](auto& c) { c.segments[0].name = "w\xc3"; }},
+      {"'bucket': segment_count=1048577", [](auto& c) { c.range.segment_count = (1u << 20) + 1; }},
+      {"'bucket': segment 0 data",
+       [](auto& c) { c.segments[0].data = reinterpret_cast<const char*>(c.memory) + 1; }},
       {"'bucket': segment 0 count", [](auto& c) { c.segments[0].count = (std::uint64_t{1} << 48) + 1; }},
   };
   for (const auto& one : cases) {

@@ -238,8 +238,8 @@ TEST(GateSequence, SetScaleBetweenSteps) {
     gate::Gate& g = r.gate();
     r.declare("shard", {&r.shard});
     ASSERT_EQ(r.activate(), STEPGATE_OK);
-    for (const double bad : {0.0, -1.0, kNan, kInf, 1e39}) {
-      expect_invalid(r, g.set_scale(bad), "above zero and finite");
+    for (const double bad : {0.0, -1.0, kNan, kInf, 1e39, 1e-45}) {
+      expect_invalid(r, g.set_scale(bad), "finite in fp32");
     }
     ASSERT_EQ(g.set_scale(128), STEPGATE_OK);
     const Step s = r.step();
