@@ -138,6 +138,7 @@ class Gate final : public metrics::RecordSource {
   // gate_ranges.cc
   std::vector<Group>::iterator find_group(ncclComm_t comm);
   void write_slot(std::uint32_t id);
+  void prepare_scans(std::uint32_t id);
   void put_locked(void* to, const void* from, std::size_t bytes) noexcept;
 
   // gate_hooks.cc; mutex_ held

@@ -78,10 +78,28 @@ stepgate_status Gate::declare_range(RangeSpec spec, std::uint32_t* id) {
   if (segment_stats_.size() < ranges_.slots()) segment_stats_.resize(ranges_.slots());
   segment_stats_[*id] = std::move(stats);
   write_slot(*id);
+  prepare_scans(*id);
   const std::lock_guard records(records_mutex_);
   if (range_names_.size() <= *id) range_names_.resize(*id + 1);
   range_names_[*id] = name;
   return STEPGATE_OK;
+}
+
+// Lets the device set its scratch aside now, so that no step has to. A refusal only means that scans of
+// this range borrow from the device's pool.
+void Gate::prepare_scans(std::uint32_t id) {
+  const RangeSpec& spec = ranges_.slot(id).spec;
+  RangeSlot& slot = slots_.get()[kAnonymousSlots + id];
+  device::Scan job;
+  job.segments = spec.segments;
+  job.stored = spec.type;
+  job.compute = spec.compute;
+  job.total = &slot.reduced;
+  device_.prepare(job);
+  job.total = &slot.local;
+  job.per_segment = segment_stats_[id].get();
+  job.first_bad = &slot.first_bad_segment;
+  device_.prepare(job);
 }
 
 // Puts what the host knows of a range where the folds read it; its statistics start at zero.
