@@ -22,7 +22,8 @@ refuse() {
 # number NAME VALUE LOW HIGH
 number() {
   case $2 in
-    '' | *[!0-9]* | ???????*) refuse "$1 is '$2'; allowed: a whole number from $3 to $4" ;;
+    # A leading zero would make the shell count in eights.
+    '' | *[!0-9]* | ???????* | 0?*) refuse "$1 is '$2'; allowed: a whole number from $3 to $4" ;;
   esac
   if [ "$2" -lt "$3" ] || [ "$2" -gt "$4" ]; then
     refuse "$1 is '$2'; allowed: a whole number from $3 to $4"

@@ -8,6 +8,7 @@
 #include "integration/command/arguments.h"
 #include "integration/command/run/run.h"
 #include "integration/command/simulate.h"
+#include "integration/command/streams.h"
 
 namespace {
 
@@ -19,14 +20,21 @@ constexpr const char* kHelp =
     "\n"
     "stepgate COMMAND --help tells more. stepgate --version prints the version.\n";
 
+int print_alone(const char* text, const std::vector<std::string_view>& words) {
+  using namespace stepgate::command;
+  if (words.size() > 1) bad_value("what follows " + std::string(words[0]), words[1], "nothing");
+  print(text);
+  return 0;
+}
+
 int dispatch(const std::vector<std::string_view>& words) {
   using namespace stepgate::command;
   if (words.empty()) throw UsageError("a command is missing; allowed: run, simulate, --help, --version");
   const std::vector<std::string_view> rest(words.begin() + 1, words.end());
   if (words[0] == "run") return run_main(rest);
   if (words[0] == "simulate") return simulate_main(rest);
-  if (words[0] == "--help" || words[0] == "-h" || words[0] == "help") return std::fputs(kHelp, stdout), 0;
-  if (words[0] == "--version") return std::puts("stepgate " STEPGATE_COMMAND_VERSION), 0;
+  if (words[0] == "--help" || words[0] == "-h" || words[0] == "help") return print_alone(kHelp, words);
+  if (words[0] == "--version") return print_alone("stepgate " STEPGATE_COMMAND_VERSION "\n", words);
   bad_value("the command", words[0], "run, simulate, --help, --version");
 }
 
@@ -34,6 +42,7 @@ int dispatch(const std::vector<std::string_view>& words) {
 
 int main(int argc, char** argv) {
   try {
+    stepgate::command::hold_standard_streams();
     return dispatch(std::vector<std::string_view>(argv + 1, argv + argc));
   } catch (const stepgate::command::UsageError& error) {
     std::fprintf(stderr, "stepgate: %s\n", error.what());

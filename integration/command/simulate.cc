@@ -1,14 +1,15 @@
 #include "integration/command/simulate.h"
 
-#include <cstdio>
-#include <limits>
+#include <cmath>
 #include <map>
 #include <string>
 
 #include "collectives/core/decimal.h"
 #include "collectives/core/scaler.h"
+#include "collectives/core/scaler_update.h"
 #include "collectives/core/simulate.h"
 #include "integration/command/arguments.h"
+#include "integration/command/streams.h"
 
 namespace stepgate::command {
 namespace {
@@ -107,16 +108,52 @@ bool rule_takes(ScalerRule rule, std::string_view option) {
   return true;
 }
 
+// The limits are those of the core; here they get the option's name.
+double parse_scale(std::string_view option, std::string_view text) {
+  const double scale = parse_number(option, text);
+  if (!scaler_detail::usable_fp32(scale) || !scaler_detail::usable_fp32(1.0 / scale)) {
+    bad_value(option, text, "a number above 0 that is, like its inverse, finite in fp32 (3e-39 to 3.4e+38)");
+  }
+  return scale;
+}
+
+double parse_growth(std::string_view option, std::string_view text) {
+  const double growth = parse_number(option, text);
+  if (!(static_cast<float>(growth) > 1.0f) || !std::isfinite(static_cast<float>(growth))) {
+    bad_value(option, text, "a number above 1 and finite, in fp32 as well");
+  }
+  return growth;
+}
+
+double parse_backoff(std::string_view option, std::string_view text) {
+  const double backoff = parse_number(option, text);
+  const auto single = static_cast<float>(backoff);
+  if (!(single > 0.0f && single < 1.0f)) {
+    bad_value(option, text, "a number above 0 and below 1, in fp32 as well");
+  }
+  return backoff;
+}
+
 void set_parameter(std::string_view option, std::string_view text, ScalerParams& params) {
-  constexpr std::uint64_t kMost = std::numeric_limits<std::uint64_t>::max();
-  if (option == "--initial-scale") params.initial_scale = parse_number(option, text);
-  if (option == "--interval") params.interval = parse_count(option, text, 1, kMost);
-  if (option == "--growth") params.growth = parse_number(option, text);
-  if (option == "--backoff") params.backoff = parse_number(option, text);
-  if (option == "--minimum") params.minimum = parse_number(option, text);
-  if (option == "--maximum") params.maximum = parse_number(option, text);
+  if (option == "--initial-scale") params.initial_scale = parse_scale(option, text);
+  if (option == "--interval") params.interval = parse_count(option, text, 1, kMaxInterval);
+  if (option == "--growth") params.growth = parse_growth(option, text);
+  if (option == "--backoff") params.backoff = parse_backoff(option, text);
+  if (option == "--minimum") params.minimum = parse_scale(option, text);
+  if (option == "--maximum") params.maximum = parse_scale(option, text);
   if (option == "--hysteresis") {
     params.hysteresis = static_cast<std::uint32_t>(parse_count(option, text, 1, 1u << 31));
+  }
+}
+
+// What only several parameters together make wrong.
+void check_together(const ScalerParams& params) {
+  if (params.rule == ScalerRule::kNone && params.initial_scale != 1.0) {
+    bad_value("--initial-scale", shortest_decimal(params.initial_scale), "1 with rule none");
+  }
+  if (rule_has_maximum(params.rule) && params.minimum > params.maximum) {
+    bad_value("--minimum", shortest_decimal(params.minimum),
+              "at most --maximum, " + shortest_decimal(params.maximum));
   }
 }
 
@@ -132,6 +169,7 @@ ScalerParams read_params(const Values& values) {
   for (const char* needed : {"--initial-scale", "--interval"}) {
     if (!values.contains(needed)) throw UsageError(std::string(needed) + " is missing");
   }
+  check_together(params);
   return params;
 }
 
@@ -141,7 +179,7 @@ void print_scales(const std::vector<double>& scales) {
     if (!line.empty()) line += ' ';
     line += shortest_decimal(scale);
   }
-  std::puts(line.c_str());
+  print((line + "\n").c_str());
 }
 
 }  // namespace
@@ -149,7 +187,7 @@ void print_scales(const std::vector<double>& scales) {
 int simulate_main(const std::vector<std::string_view>& words) {
   const Request request = read_request(words);
   if (request.help) {
-    std::fputs(kHelp, stdout);
+    print(kHelp);
     return 0;
   }
   const ScalerParams params = read_params(request.values);

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <stdexcept>
 
+#include "integration/command/run/library_file.h"
 #include "integration/command/run/port.h"
 
 namespace stepgate::command {
@@ -42,8 +43,7 @@ std::string nccl_folder(const RunOptions& options, const Installation& installat
   if (which.empty()) which = machine_has_gpu() ? "system" : "host";
   if (which == "system") return "";
   if (which == "host") return existing(installation.host_nccl, "the host-memory NCCL");
-  const fs::path path = existing(which, "--nccl");
-  return fs::absolute(fs::is_directory(path) ? path : path.parent_path()).string();
+  return folder_of_nccl(which);
 }
 
 // UCX's own defaults take over signal handlers and patch mmap in the job. They have to be set before
@@ -58,8 +58,9 @@ void make_ucx_safe(Environment& environment) {
 }
 
 void preload_plugin(Environment& environment, const RunOptions& options, const Installation& installation) {
-  const std::string& path = options.plugin_path.empty() ? installation.plugin : options.plugin_path;
-  environment.prepend("LD_PRELOAD", fs::absolute(existing(path, "the plugin")).string());
+  const bool own = options.plugin_path.empty();
+  environment.prepend(
+      "LD_PRELOAD", own ? existing(installation.plugin, "the plugin") : checked_plugin(options.plugin_path));
   // A sanitizer's runtime has to come before everything that it watches.
   if (!installation.sanitizer_runtime.empty()) {
     environment.prepend("LD_PRELOAD", installation.sanitizer_runtime);

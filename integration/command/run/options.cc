@@ -77,6 +77,15 @@ void read_option(Arguments& arguments, RunOptions& options) {
   }
 }
 
+void check_together(const RunOptions& options) {
+  if (options.mode.empty()) return;
+  for (const auto& [name, value] : options.settings) {
+    if (name == "STEPGATE_MODE") {
+      bad_value("--set", name + "=" + value, "--mode " + options.mode + " or --set STEPGATE_MODE=, not both");
+    }
+  }
+}
+
 }  // namespace
 
 RunOptions parse_run_options(const std::vector<std::string_view>& words) {
@@ -88,6 +97,7 @@ RunOptions parse_run_options(const std::vector<std::string_view>& words) {
   std::vector<std::string_view> rest = arguments.rest();
   if (!rest.empty() && rest.front() == "--") rest.erase(rest.begin());
   options.program.assign(rest.begin(), rest.end());
+  check_together(options);
   if (options.ranks == 0) throw UsageError("-n is missing: the number of ranks");
   if (options.program.empty()) throw UsageError("the program is missing: stepgate run -n N -- program args");
   return options;
@@ -105,13 +115,27 @@ const char* run_help() noexcept {
          "  --plugin PATH      this libstepgate.so instead of the one in lib beside the command's bin\n"
          "  --nccl WHICH       host: NCCL's interface on host memory; system: what the machine has;\n"
          "                     or a path. Default: host where there is no GPU, else system\n"
-         "  --grace SECONDS    between TERM and KILL for the ranks that are left after a failure (5)\n"
+         "  --grace SECONDS    between the first INT, TERM or failure and KILL for the ranks that are left "
+         "(5)\n"
          "  --help             this text\n"
          "\n"
          "Each rank sees RANK, LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT and\n"
-         "STEPGATE_RUN_ID. Every output line is printed as [rank] line. If a rank fails, the others are\n"
-         "ended and the first failure is the launcher's exit status: the rank's own, or 128 + signal.\n"
-         "INT and TERM are passed on to the ranks; a second one kills them.\n";
+         "STEPGATE_RUN_ID. Every output line is printed as [rank] line; one of more than 1 MiB is cut into\n"
+         "several, each with the rank in front. If nobody reads the output any more, the ranks are ended "
+         "and\n"
+         "the exit status is 1; output that is lost for another reason, such as a full disk, gives 1 as "
+         "well,\n"
+         "after the ranks have gone on to their end.\n"
+         "\n"
+         "If a rank fails, the others are ended and the first failure is the launcher's exit status: the "
+         "rank's\n"
+         "own, or 128 + signal. A rank that ends well ends nobody, even if others still wait for it.\n"
+         "INT and TERM are passed on to the ranks; those left after --grace are killed. A second one kills "
+         "them\n"
+         "at once, but within 0.5 s of the first it counts as the same one: timeout(1) and others signal a\n"
+         "process and its group. Each rank is a process group; what a rank leaves running in it is killed "
+         "at\n"
+         "the end of the run. A process that has left its group (setsid) is not found.\n";
 }
 
 }  // namespace stepgate::command

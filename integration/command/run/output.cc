@@ -13,8 +13,8 @@ namespace {
 // A line without an end is cut here, so that a rank that prints no newline costs bounded memory.
 constexpr std::size_t kLongestLine = std::size_t{1} << 20;
 
-// Gives up on a closed or broken target: the ranks must not stop because nobody reads.
-void write_all(int fd, std::string_view text) {
+// 0, or the error at which it gave up on a closed or broken target.
+int write_all(int fd, std::string_view text) {
   while (!text.empty()) {
     const ssize_t written = write(fd, text.data(), text.size());
     if (written >= 0) {
@@ -23,9 +23,10 @@ void write_all(int fd, std::string_view text) {
       pollfd wait{fd, POLLOUT, 0};
       poll(&wait, 1, -1);
     } else if (errno != EINTR) {
-      return;
+      return errno;
     }
   }
+  return 0;
 }
 
 }  // namespace
@@ -36,6 +37,7 @@ LinePipe::LinePipe(int fd, int target, std::string prefix)
 LinePipe::LinePipe(LinePipe&& other) noexcept
     : fd_(std::exchange(other.fd_, -1)),
       target_(other.target_),
+      write_error_(other.write_error_),
       prefix_(std::move(other.prefix_)),
       pending_(std::move(other.pending_)) {}
 
@@ -76,7 +78,8 @@ void LinePipe::print_lines(bool last) {
     text.append(prefix_).append(pending_).append("\n");
     pending_.clear();
   }
-  write_all(target_, text);
+  const int error = write_all(target_, text);
+  if (error != 0) write_error_ = error;
 }
 
 }  // namespace stepgate::command

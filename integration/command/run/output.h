@@ -24,12 +24,16 @@ class LinePipe {
   void read_some();
   // Prints what is left of an unfinished line and closes the pipe.
   void finish();
+  // Why the target did not take something, an errno; 0: it took all. Lines after it are tried again.
+  int write_error() const { return write_error_; }
+  int target() const { return target_; }
 
  private:
   void print_lines(bool last);
 
   int fd_;
   int target_;
+  int write_error_ = 0;
   std::string prefix_;
   std::string pending_;
 };

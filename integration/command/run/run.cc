@@ -1,12 +1,13 @@
 #include "integration/command/run/run.h"
 
 #include <cstdio>
-#include <optional>
 #include <system_error>
 
 #include "integration/command/run/environment.h"
+#include "integration/command/run/known_names.h"
 #include "integration/command/run/options.h"
 #include "integration/command/run/supervisor.h"
+#include "integration/command/streams.h"
 
 namespace stepgate::command {
 namespace {
@@ -15,14 +16,25 @@ namespace {
 constexpr int kNotFoundStatus = 127;
 constexpr int kNotStartedStatus = 126;
 
+// A warning only: another version of the plugin may know the name.
+void warn_of_unknown(const RunOptions& options) {
+  for (const auto& setting : options.settings) {
+    const std::string nearest = nearest_known_name(setting.first);
+    if (nearest.empty()) continue;
+    std::fprintf(stderr, "stepgate run: nothing reads %s (--set); the nearest known name is %s\n",
+                 setting.first.c_str(), nearest.c_str());
+  }
+}
+
 }  // namespace
 
 int run_main(const std::vector<std::string_view>& words) {
   const RunOptions options = parse_run_options(words);
   if (options.help) {
-    std::fputs(run_help(), stdout);
+    print(run_help());
     return 0;
   }
+  warn_of_unknown(options);
   Environment environment = shared_environment(options, find_installation());
   Supervisor supervisor{std::chrono::duration<double>(options.grace_seconds)};
   for (unsigned rank = 0; rank < options.ranks; ++rank) {
@@ -34,8 +46,7 @@ int run_main(const std::vector<std::string_view>& words) {
       return error.code() == std::errc::no_such_file_or_directory ? kNotFoundStatus : kNotStartedStatus;
     }
   }
-  const std::optional<Failure> failure = supervisor.run();
-  return failure ? failure->status : 0;
+  return supervisor.run();
 }
 
 }  // namespace stepgate::command

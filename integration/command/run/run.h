@@ -10,7 +10,8 @@
 namespace stepgate::command {
 
 // words: what follows "run". Returns the exit status of the first failing rank (128 + signal when a
-// signal ended it), 0 when all succeeded, 126 or 127 when the program cannot be started; throws
+// signal ended it), 0 when all succeeded, 1 when their output could not be written, 126 or 127 when the
+// program cannot be started; throws
 // UsageError and std::runtime_error.
 int run_main(const std::vector<std::string_view>& words);
 

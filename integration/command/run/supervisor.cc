@@ -18,6 +18,8 @@ namespace {
 // timeout(1) and others signal a process and its group: the same wish arrives twice.
 constexpr std::chrono::milliseconds kOneWish{500};
 
+constexpr int kOutputLostStatus = 1;
+
 int open_signals() {
   sigset_t watched;
   sigemptyset(&watched);
@@ -51,11 +53,7 @@ void tell(unsigned rank, int code, int value) {
 Supervisor::Supervisor(std::chrono::duration<double> grace) : signals_(open_signals()), grace_(grace) {}
 
 Supervisor::~Supervisor() {
-  for (Rank& rank : ranks_) {
-    if (rank.ended) continue;
-    kill(-rank.process.pid, SIGKILL);
-    waitpid(rank.process.pid, nullptr, 0);
-  }
+  end_groups();
   close(signals_);
 }
 
@@ -63,14 +61,17 @@ void Supervisor::add(StartedRank rank) {
   ranks_.push_back({std::move(rank)});
 }
 
-std::optional<Failure> Supervisor::run() {
+int Supervisor::run() {
   while (!all_ended()) {
     wait_for_events();
+    check_output();
     reap();
     kill_when_due();
   }
+  end_groups();
   drain();
-  return failure_;
+  check_output();
+  return failure_.value_or(output_error_ != 0 ? kOutputLostStatus : 0);
 }
 
 bool Supervisor::all_ended() const {
@@ -109,6 +110,7 @@ void Supervisor::handle_signal(int signal_number) {
   if (!interrupted_at_) {
     interrupted_at_ = now;
     signal_running(signal_number);
+    set_deadline();
   } else if (now - *interrupted_at_ > kOneWish) {
     std::fputs("stepgate run: second signal, killing all ranks\n", stderr);
     signal_running(SIGKILL);
@@ -134,7 +136,6 @@ std::vector<Supervisor::Exit> Supervisor::ended_now() {
     if (waitid(P_PID, id, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0) continue;
     // While the rank is a zombie its group's number cannot be anybody else's.
     if (failed(info.si_code, info.si_status)) kill(-rank.process.pid, SIGKILL);
-    waitpid(rank.process.pid, nullptr, 0);
     rank.ended = true;
     exits.push_back({i, info.si_code, info.si_status});
   }
@@ -146,9 +147,28 @@ void Supervisor::record(const Exit& exit) {
   // Its last words come first.
   ranks_[exit.rank].process.out.read_some();
   ranks_[exit.rank].process.err.read_some();
-  failure_ = Failure{exit.rank, exited(exit.code) ? exit.value : 128 + exit.value};
+  failure_ = exited(exit.code) ? exit.value : 128 + exit.value;
   tell(exit.rank, exit.code, exit.value);
   end_others();
+}
+
+// Without a reader nobody learns what the ranks do, so they end, as programs in a pipe do. A full disk
+// costs output alone: a run of hours goes on, and its exit status tells.
+void Supervisor::check_output() {
+  if (output_error_ != 0) return;
+  for (const Rank& rank : ranks_) {
+    for (const LinePipe* pipe : {&rank.process.out, &rank.process.err}) {
+      if (pipe->write_error() == 0) continue;
+      output_error_ = pipe->write_error();
+      const bool nobody_reads = output_error_ == EPIPE;
+      std::fprintf(stderr, "stepgate run: cannot write to standard %s: %s%s\n",
+                   pipe->target() == 1 ? "output" : "error", strerror(output_error_),
+                   nobody_reads ? "; ending all ranks" : "");
+      if (nobody_reads && !failure_) failure_ = kOutputLostStatus;
+      if (nobody_reads) end_others();
+      return;
+    }
+  }
 }
 
 void Supervisor::end_others() {
@@ -156,7 +176,13 @@ void Supervisor::end_others() {
   signal_running(SIGTERM);
   // A stopped rank takes its TERM only when it continues.
   signal_running(SIGCONT);
-  kill_at_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(grace_);
+  set_deadline();
+}
+
+// An earlier one stays.
+void Supervisor::set_deadline() {
+  const Clock::time_point then = Clock::now() + std::chrono::duration_cast<Clock::duration>(grace_);
+  if (!kill_at_ || then < *kill_at_) kill_at_ = then;
 }
 
 void Supervisor::kill_when_due() {
@@ -171,6 +197,16 @@ void Supervisor::kill_when_due() {
 void Supervisor::signal_running(int signal_number) {
   for (const Rank& rank : ranks_) {
     if (!rank.ended) kill(-rank.process.pid, signal_number);
+  }
+}
+
+// Whatever ranks left running in their groups.
+void Supervisor::end_groups() {
+  for (Rank& rank : ranks_) {
+    if (rank.reaped) continue;
+    kill(-rank.process.pid, SIGKILL);
+    waitpid(rank.process.pid, nullptr, 0);
+    rank.ended = rank.reaped = true;
   }
 }
 

@@ -12,12 +12,6 @@
 
 namespace stepgate::command {
 
-// What ended the run: the first rank that failed.
-struct Failure {
-  unsigned rank;
-  int status;  // as a shell gives it: the exit status, or 128 + signal
-};
-
 class Supervisor {
  public:
   explicit Supervisor(std::chrono::duration<double> grace);
@@ -26,14 +20,17 @@ class Supervisor {
   ~Supervisor();
 
   void add(StartedRank rank);
-  // Returns when every rank has ended and its output is printed.
-  std::optional<Failure> run();
+  // Returns when every rank has ended, what they left in their groups is killed and their output is
+  // printed. The exit status of the first rank that failed as a shell gives it (the rank's own, or
+  // 128 + signal), 1 when output was lost, else 0.
+  int run();
 
  private:
   using Clock = std::chrono::steady_clock;
   struct Rank {
     StartedRank process;
-    bool ended = false;
+    bool ended = false;  // but not reaped before the end of the run: its group's number stays its own
+    bool reaped = false;
   };
   struct Exit {
     unsigned rank;
@@ -48,15 +45,19 @@ class Supervisor {
   void reap();
   std::vector<Exit> ended_now();
   void record(const Exit& exit);
+  void check_output();
   void end_others();
+  void set_deadline();
   void kill_when_due();
   void signal_running(int signal_number);
+  void end_groups();
   void drain();
 
   int signals_;
   std::chrono::duration<double> grace_;
   std::vector<Rank> ranks_;
-  std::optional<Failure> failure_;
+  std::optional<int> failure_;  // exit status
+  int output_error_ = 0;
   std::optional<Clock::time_point> kill_at_;
   std::optional<Clock::time_point> interrupted_at_;
 };

@@ -15,7 +15,8 @@ struct Meeting {
   double seconds = 60;  // deadline
 };
 
-// Rank 0 makes the id and listens. Throws std::runtime_error when the deadline passes.
+// Rank 0 makes the id and listens. Throws std::runtime_error when the deadline passes, naming
+// the ranks that are missing.
 ncclUniqueId exchange_unique_id(const Meeting& meeting, unsigned rank, unsigned world);
 
 }  // namespace stepgate::charlm

@@ -10,6 +10,7 @@
 
 #include "integration/examples/charlm/bootstrap.h"
 #include "integration/examples/charlm/communicator.h"
+#include "integration/examples/charlm/files.h"
 #include "integration/examples/charlm/options.h"
 #include "integration/examples/charlm/parse.h"
 #include "integration/examples/charlm/text.h"
@@ -24,8 +25,9 @@ unsigned number_from(const char* variable, unsigned otherwise, unsigned low, uns
   return text == nullptr ? otherwise : static_cast<unsigned>(parse_whole(variable, text, low, high));
 }
 
-Meeting meeting_from_environment() {
+Meeting meeting_from_environment(double seconds) {
   Meeting meeting;
+  meeting.seconds = seconds;
   if (const char* address = std::getenv("MASTER_ADDR")) meeting.address = address;
   meeting.port = number_from("MASTER_PORT", meeting.port, 1, 65535);
   return meeting;
@@ -39,7 +41,8 @@ void train(const Options& options, const Text& text, const ncclUniqueId& id, uns
 void train_as_process(const Options& options, const Text& text) {
   const unsigned world = number_from("WORLD_SIZE", 1, 1, 1u << 20);
   const unsigned rank = number_from("RANK", 0, 0, world - 1);
-  train(options, text, exchange_unique_id(meeting_from_environment(), rank, world), rank, world);
+  const Meeting meeting = meeting_from_environment(options.bootstrap_seconds);
+  train(options, text, exchange_unique_id(meeting, rank, world), rank, world);
 }
 
 // A rank that fails leaves; the others then find it gone in their next collective.
@@ -66,6 +69,7 @@ int run(int argc, char** argv) {
   const Options options = parse_options(argc, argv);
   if (options.help) {
     std::fputs(help_text(), stdout);
+    flush_standard_output();
     return 0;
   }
   const Text text = Text::read(options.text);
@@ -81,6 +85,7 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   try {
+    hold_standard_streams();
     return run(argc, argv);
   } catch (const std::invalid_argument& error) {
     std::fprintf(stderr, "charlm: %s\n", error.what());

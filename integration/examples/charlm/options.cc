@@ -36,6 +36,18 @@ Setter whole(Field Options::*field, std::uint64_t low, std::uint64_t high) {
   };
 }
 
+// The gate knows the rules itself; without the plugin nobody else would look at the name.
+std::string parse_rule(std::string_view name, std::string_view text) {
+  static constexpr std::string_view kRules[] = {
+      "stepgate", "torch", "apex", "megatron", "deepspeed", "deepspeed-consecutive", "static", "none"};
+  std::string all;
+  for (const std::string_view rule : kRules) {
+    if (text == rule) return std::string(text);
+    all += (all.empty() ? "" : ", ") + std::string(rule);
+  }
+  refuse(name, text, all);
+}
+
 Setter threads_setter() {
   return [](Options& options, std::string_view name, std::string_view text) {
     options.threads = static_cast<unsigned>(parse_whole(name, text, 1, 64));
@@ -72,7 +84,7 @@ std::map<std::string_view, Setter> step_setters() {
       {"--initial-scale", real(&Options::initial_scale, 1e-30, 1e38)},
       {"--interval", whole(&Options::interval, 1, 1'000'000'000)},
       {"--max-norm", real(&Options::max_norm, 0, 1e30)},
-      {"--rule", word(&Options::rule)},
+      {"--rule", [](Options& o, auto name, auto text) { o.rule = parse_rule(name, text); }},
       {"--strategy", [](Options& o, auto name, auto text) { o.zero1 = parse_strategy(name, text); }},
       {"--grad-type", [](Options& o, auto name, auto text) { o.grad_type = parse_grad_type(name, text); }},
       {"--op", [](Options& o, auto name, auto text) { o.reduce_op = parse_reduce_op(name, text); }},
@@ -85,6 +97,7 @@ std::map<std::string_view, Setter> run_setters() {
   return {{"--checkpoint", word(&Options::checkpoint)},
           {"--resume", word(&Options::resume)},
           {"--json", word(&Options::json)},
+          {"--bootstrap-timeout", real(&Options::bootstrap_seconds, 0.1, 86400)},
           {"--linger", real(&Options::linger_seconds, 0, 86400)},
           {"--threads", threads_setter()}};
 }
@@ -104,6 +117,15 @@ bool set_flag(Options& options, std::string_view name) {
   return true;
 }
 
+// The ranks are known only later.
+void check_steps_of_injections(const Options& options) {
+  for (const Injection& injection : options.injections) {
+    if (injection.step > options.steps) {
+      refuse("the step in --inject", std::to_string(injection.step), "1 to " + std::to_string(options.steps));
+    }
+  }
+}
+
 }  // namespace
 
 Options parse_options(int argc, char** argv) {
@@ -119,6 +141,7 @@ Options parse_options(int argc, char** argv) {
     if (++i == argc) throw std::invalid_argument(std::string(name) + " needs a value");
     setter->second(options, name, argv[i]);
   }
+  check_steps_of_injections(options);
   return options;
 }
 
@@ -147,10 +170,16 @@ const char* help_text() noexcept {
          "  --random-injections SEED:RATE\n"
          "                         an inf or a NaN on some rank in that share of the steps\n"
          "  --checkpoint FILE      written after the last step, as FILE.rankN\n"
-         "  --resume FILE          goes on from such files\n"
+         "  --resume FILE          goes on from such files: of as many ranks, of the same strategy, seed "
+         "and\n"
+         "                         model, all written by one run, and with --steps above their step\n"
          "  --json FILE            each rank's records, as FILE.rankN\n"
          "  --progress             prints as it goes\n"
          "  --linger SECONDS       keeps the metrics page up at the end, until FILE.done (--json) appears\n"
+         "  --bootstrap-timeout SECONDS\n"
+         "                         how long the ranks wait for each other at the start (60). A rank that "
+         "ends\n"
+         "                         before, even well, is waited for that long and then named\n"
          "  --threads N            N ranks as threads of this process\n";
 }
 

@@ -43,6 +43,7 @@ struct Options {
   std::string json;
   bool progress = false;
   double linger_seconds = 0;
+  double bootstrap_seconds = 60;
   unsigned threads = 0;  // 0: one rank per process
   bool help = false;
 };

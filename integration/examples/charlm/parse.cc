@@ -5,6 +5,14 @@
 #include <string>
 
 namespace stepgate::charlm {
+namespace {
+
+std::string shortest(double x) {
+  char text[32];
+  return std::string(text, std::to_chars(text, text + sizeof text, x).ptr);
+}
+
+}  // namespace
 
 void refuse(std::string_view name, std::string_view text, std::string_view allowed) {
   throw std::invalid_argument(std::string(name) + " is '" + std::string(text) +
@@ -25,7 +33,7 @@ double parse_real(std::string_view name, std::string_view text, double low, doub
   double number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (error != std::errc() || end != text.data() + text.size() || !(number >= low && number <= high)) {
-    refuse(name, text, "a number from " + std::to_string(low) + " to " + std::to_string(high));
+    refuse(name, text, "a number from " + shortest(low) + " to " + shortest(high));
   }
   return number;
 }

@@ -4,8 +4,8 @@
 #include <charconv>
 #include <cmath>
 #include <cstdio>
-#include <fstream>
-#include <stdexcept>
+
+#include "integration/examples/charlm/files.h"
 
 namespace stepgate::charlm {
 namespace {
@@ -99,13 +99,7 @@ std::string to_json(const RankReport& report) {
 }
 
 void write_report(const std::string& path, const RankReport& report) {
-  const std::string temporary = path + ".new";
-  std::ofstream out(temporary, std::ios::binary);
-  out << to_json(report);
-  out.close();
-  if (!out || std::rename(temporary.c_str(), path.c_str()) != 0) {
-    throw std::runtime_error("cannot write " + path);
-  }
+  write_whole_file(path, to_json(report), "the report");
 }
 
 }  // namespace stepgate::charlm

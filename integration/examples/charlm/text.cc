@@ -2,16 +2,14 @@
 
 #include <array>
 #include <cmath>
-#include <fstream>
-#include <iterator>
 #include <stdexcept>
+
+#include "integration/examples/charlm/files.h"
 
 namespace stepgate::charlm {
 
 Text Text::read(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) throw std::runtime_error("cannot read the text " + path);
-  const std::string characters{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  const std::string characters = read_whole_file(path, "the text");
   if (characters.empty()) throw std::runtime_error("the text " + path + " is empty");
   return Text(characters);
 }

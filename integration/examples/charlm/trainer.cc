@@ -5,7 +5,9 @@
 #include <cstdio>
 #include <stdexcept>
 #include <thread>
+#include <utility>
 
+#include "integration/examples/charlm/files.h"
 #include "integration/examples/charlm/half.h"
 
 namespace stepgate::charlm {
@@ -57,21 +59,42 @@ Trainer::Trainer(const Options& options, const Text& text, unsigned rank, unsign
   const std::vector<float> initial = initial_weights(model_.parameters(), options.seed);
   weights_ = rounded(initial);
   strategy_ = make_strategy(options, model_.parameters(), initial, rank, world, communicator);
-  Checkpoint checkpoint;
-  if (!options.resume.empty()) resume(checkpoint);
+  const Checkpoint checkpoint = resume(communicator);
   judge_ = make_judge({options, rank, world, communicator, *strategy_, checkpoint.judge, done_});
   batch_.inputs.resize(options.batch * options.context);
   batch_.targets.resize(options.batch);
 }
 
-void Trainer::resume(Checkpoint& checkpoint) {
-  const std::string path = path_of_rank(options_.resume, rank_);
-  checkpoint = read_checkpoint(path);
-  if (checkpoint.weights.size() != weights_.size() || !strategy_->adam().restore(checkpoint.adam)) {
-    throw std::runtime_error("the checkpoint " + path + " is of another model, strategy or number of ranks");
+// Of what this rank is now; of a checkpoint that fits, all but step, run and gated.
+CheckpointHeader Trainer::header() const {
+  return {.rank = rank_,
+          .world = world_,
+          .zero1 = options_.zero1 ? 1u : 0u,
+          .seed = options_.seed,
+          .step = done_,
+          .run = run_,
+          .gated = judge_ != nullptr && judge_->gated() ? 1u : 0u};
+}
+
+Checkpoint Trainer::resume(Communicator& communicator) {
+  if (options_.resume.empty() && options_.checkpoint.empty()) return {};
+  Resumed resumed = resume_together(options_, header(), communicator,
+                                    [this](const Checkpoint& checkpoint) { restore(checkpoint); });
+  run_ = resumed.run;
+  return std::move(resumed.checkpoint);
+}
+
+void Trainer::restore(const Checkpoint& checkpoint) {
+  if (checkpoint.weights.size() != weights_.size()) {
+    throw std::invalid_argument("the model has " + std::to_string(weights_.size()) + " weights; allowed: " +
+                                std::to_string(checkpoint.weights.size()) + ", for the checkpoint " +
+                                options_.resume + " (--hidden, --layers, --context, --text)");
+  }
+  if (!strategy_->adam().restore(checkpoint.adam)) {
+    throw std::runtime_error("the checkpoint " + options_.resume + " holds an optimizer of another size");
   }
   weights_ = checkpoint.weights;
-  done_ = checkpoint.step;
+  done_ = checkpoint.header.step;
 }
 
 void Trainer::run() {
@@ -134,7 +157,7 @@ void Trainer::show_progress(std::uint64_t step, const Verdict& verdict) {
   std::printf("%6.1f s  step %llu of %llu  loss %.3f  scale %.10g  norm %.3f\n", seconds,
               static_cast<unsigned long long>(step), static_cast<unsigned long long>(options_.steps),
               losses_.back(), verdict.row.scale, verdict.row.norm);
-  std::fflush(stdout);
+  flush_standard_output();
 }
 
 // Rank 0 tells the decision; a rank with a bad gradient of its own tells which parameter it was.
@@ -154,12 +177,12 @@ void Trainer::show_skip(const Verdict& verdict) {
                   row.parameter.c_str());
     }
   }
-  std::fflush(stdout);
+  flush_standard_output();
 }
 
 void Trainer::save() {
   write_checkpoint(path_of_rank(options_.checkpoint, rank_),
-                   {done_, judge_->gated(), weights_, strategy_->adam().state(), judge_->save()});
+                   {header(), weights_, strategy_->adam().state(), judge_->save()});
 }
 
 void Trainer::report() {

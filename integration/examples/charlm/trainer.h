@@ -14,6 +14,7 @@
 #include "integration/examples/charlm/model.h"
 #include "integration/examples/charlm/options.h"
 #include "integration/examples/charlm/report.h"
+#include "integration/examples/charlm/resume.h"
 #include "integration/examples/charlm/strategy.h"
 #include "integration/examples/charlm/text.h"
 
@@ -29,7 +30,9 @@ class Trainer {
   void run();
 
  private:
-  void resume(Checkpoint& checkpoint);
+  CheckpointHeader header() const;
+  Checkpoint resume(Communicator& communicator);
+  void restore(const Checkpoint& checkpoint);
   void one_step(std::uint64_t step);
   void fill_batch(std::uint64_t step);
   void inject_faults(std::uint64_t step);
@@ -52,6 +55,7 @@ class Trainer {
   std::unique_ptr<Strategy> strategy_;
   std::unique_ptr<Judge> judge_;
   std::uint64_t done_ = 0;  // steps
+  std::uint64_t run_ = 0;   // a number of this run, the same on all ranks
   std::vector<double> losses_;
   std::vector<Injection> injected_;
   std::chrono::steady_clock::time_point started_;

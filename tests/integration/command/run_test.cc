@@ -23,6 +23,12 @@ Words launch(unsigned ranks, const std::string& script, const Words& options = {
   return words;
 }
 
+bool gone(pid_t process) {
+  std::ifstream status("/proc/" + std::to_string(process) + "/stat");
+  std::string id, name, state;
+  return !(status >> id >> name >> state) || state == "Z";
+}
+
 TEST(Run, EveryRankGetsItsEnvironment) {
   const Outcome outcome = run(launch(3, "echo $RANK/$LOCAL_RANK/$WORLD_SIZE/$LOCAL_WORLD_SIZE/$MASTER_ADDR"));
   EXPECT_EQ(outcome.status, 0) << outcome.err;
@@ -118,13 +124,8 @@ TEST(Run, ChildrenOfAFailedRankEndWithIt) {
   ASSERT_GT(child, 0);
   // It is killed before the launcher ends, but its new parent has to reap it.
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
-  const auto gone = [&] {
-    std::ifstream status("/proc/" + std::to_string(child) + "/stat");
-    std::string id, name, state;
-    return !(status >> id >> name >> state) || state == "Z";
-  };
-  while (!gone() && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
-  EXPECT_TRUE(gone());
+  while (!gone(child) && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
+  EXPECT_TRUE(gone(child));
 }
 
 class RunSignals : public testing::TestWithParam<int> {};
@@ -166,6 +167,71 @@ TEST(Run, SecondSignalKills) {
   EXPECT_NE(outcome.err.find("second signal"), std::string::npos);
 }
 
+TEST(Run, RankThatIgnoresOneSignalIsKilledAfterTheGrace) {
+  Process process(launch(1, "trap '' TERM; echo ready; while :; do sleep 0.05; done", {"--grace", "0.2"}));
+  ASSERT_TRUE(process.wait_for("ready"));
+  kill(process.pid(), SIGTERM);
+  const Outcome outcome = process.finish();
+  EXPECT_EQ(outcome.status, 128 + SIGKILL);
+  EXPECT_NE(outcome.err.find("rank 0 did not end, killing it"), std::string::npos) << outcome.err;
+}
+
+// Through a shell, for its redirections.
+Outcome launch_in_shell(const std::string& script, const std::string& redirection) {
+  return run({"sh", "-c",
+              command_path() + " run -n 2 --no-plugin --nccl system --grace 0.2 -- sh -c '" + script + "' " +
+                  redirection});
+}
+
+TEST(RunOutput, WithoutAReaderTheRanksEnd) {
+  const TemporaryFolder folder;
+  const std::string script = command_path() +
+                             " run -n 2 --no-plugin --nccl system --grace 0.2 -- sh -c "
+                             "\"trap '' TERM; while :; do echo line; sleep 0.02; done\"; echo status=$? >&2";
+  const Outcome outcome = run({"sh", "-c", "{ " + script + "; } | head -n 1"});
+  EXPECT_EQ(outcome.status, 0);
+  EXPECT_NE(outcome.err.find("cannot write to standard output: Broken pipe; ending all ranks"),
+            std::string::npos)
+      << outcome.err;
+  EXPECT_NE(outcome.err.find("did not end, killing it"), std::string::npos) << outcome.err;
+  EXPECT_NE(outcome.err.find("status=1"), std::string::npos) << outcome.err;
+}
+
+TEST(RunOutput, ThatCannotBeWrittenIsAFailureAndTheRanksGoOn) {
+  for (const char* redirection : {">/dev/full", ">&-"}) {
+    const TemporaryFolder folder;
+    const Outcome outcome =
+        launch_in_shell("echo line; sleep 0.3; echo >" + folder.file("$RANK"), redirection);
+    EXPECT_EQ(outcome.status, 1) << redirection;
+    EXPECT_NE(outcome.err.find("cannot write to standard output: "), std::string::npos) << outcome.err;
+    EXPECT_TRUE(std::ifstream(folder.file("0")) && std::ifstream(folder.file("1"))) << redirection;
+  }
+}
+
+TEST(RunOutput, ThatIsOnlyHelpIsChecked) {
+  for (const char* words : {"--help", "--version", "run --help", "simulate --help",
+                            "simulate --rule torch --initial-scale 4 --interval 2 x.x"}) {
+    for (const char* redirection : {" >/dev/full", " >&-"}) {
+      const Outcome outcome = run({"sh", "-c", command_path() + " " + words + redirection});
+      EXPECT_EQ(outcome.status, 1) << words;
+      EXPECT_NE(outcome.err.find("cannot write to standard output: "), std::string::npos) << outcome.err;
+    }
+  }
+}
+
+TEST(Run, ChildrenThatOutliveASuccessfulRunEndWithIt) {
+  const TemporaryFolder folder;
+  const Outcome outcome =
+      run(launch(1, "sleep 1000 >/dev/null 2>&1 & echo $! > " + folder.file("pid") + "; exit 0"));
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  pid_t child = 0;
+  std::ifstream(folder.file("pid")) >> child;
+  ASSERT_GT(child, 0);
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  while (!gone(child) && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
+  EXPECT_TRUE(gone(child));
+}
+
 TEST(Run, RanksDieWithTheLauncher) {
   Process process(launch(1, "echo $$; exec sleep 1000"));
   ASSERT_TRUE(process.wait_for("\n"));
@@ -173,13 +239,8 @@ TEST(Run, RanksDieWithTheLauncher) {
   const Outcome outcome = process.finish();
   const pid_t rank = std::stoi(outcome.out.substr(4));
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
-  const auto gone = [&] {
-    std::ifstream status("/proc/" + std::to_string(rank) + "/stat");
-    std::string id, name, state;
-    return !(status >> id >> name >> state) || state == "Z";
-  };
-  while (!gone() && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
-  EXPECT_TRUE(gone());
+  while (!gone(rank) && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
+  EXPECT_TRUE(gone(rank));
 }
 
 TEST(Run, ProgramThatDoesNotExistIsNamed) {
@@ -202,6 +263,37 @@ TEST(Run, PluginIsPreloadedIntoTheRanksOnly) {
   const Outcome outcome = process.finish();
   EXPECT_NE(outcome.out.find(STEPGATE_TEST_LIB "/libstepgate.so"), std::string::npos) << outcome.out;
   EXPECT_EQ(outcome.out.find("[0] 0\n"), std::string::npos) << outcome.out;
+}
+
+TEST(Run, UnknownSettingOfStepgateIsWarnedOf) {
+  const Outcome outcome =
+      run(launch(1, "true", {"--set", "STEPGATE_INTERVALL=3", "--set", "STEPGATE_LOG=off", "--set", "X=1"}));
+  EXPECT_EQ(outcome.status, 0);
+  EXPECT_EQ(outcome.err,
+            "stepgate run: nothing reads STEPGATE_INTERVALL (--set); the nearest known name is "
+            "STEPGATE_INTERVAL\n");
+}
+
+TEST(Run, LibrariesThatAreNoneAreRefused) {
+  const TemporaryFolder folder;
+  const std::string text = folder.file("libnccl.so.2");
+  std::ofstream(text) << "no library\n";
+  const std::string host = STEPGATE_TEST_LIB "/hostnccl/libnccl.so.2";
+  const std::pair<const char*, std::string> wrong[] = {
+      {"--nccl", text},      {"--nccl", folder.file("")}, {"--nccl", folder.file("none")},
+      {"--nccl", "/bin/sh"}, {"--plugin", text},          {"--plugin", folder.file("none")},
+      {"--plugin", host},    {"--plugin", "/tmp"}};
+  for (const auto& [option, path] : wrong) {
+    const Outcome outcome = run({command_path(), "run", "-n", "1", option, path, "--", "true"});
+    EXPECT_EQ(outcome.status, 2) << option << " " << path;
+    EXPECT_NE(outcome.err.find(std::string(option) + " is '" + path + "'; allowed: "), std::string::npos)
+        << outcome.err;
+  }
+  for (const std::string& right : {host, std::string(STEPGATE_TEST_LIB "/hostnccl")}) {
+    const Outcome outcome =
+        run({command_path(), "run", "-n", "1", "--no-plugin", "--nccl", right, "--", "true"});
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+  }
 }
 
 TEST(Run, NoPluginLeavesItOut) {
@@ -239,6 +331,8 @@ INSTANTIATE_TEST_SUITE_P(
                     BadCase{{"-n", "2", "--mode", "on", "true"}, "'on'; allowed: off, observe, enforce"},
                     BadCase{{"-n", "2", "--set", "=x", "true"}, "--set is '=x'; allowed: NAME=VALUE"},
                     BadCase{{"-n", "2", "--set", "RANK=1", "true"}, "--set is 'RANK=1'"},
+                    BadCase{{"-n", "2", "--mode", "off", "--set", "STEPGATE_MODE=observe", "true"},
+                            "--set is 'STEPGATE_MODE=observe'; allowed: --mode off or"},
                     BadCase{{"-n", "2", "--grace", "-1", "true"}, "--grace is '-1'"},
                     BadCase{{"-n", "2", "--colour", "true"}, "unknown option '--colour'"},
                     BadCase{{"-n"}, "-n needs a value"},
@@ -251,6 +345,21 @@ TEST(Command, HelpAndVersion) {
   EXPECT_NE(run({command_path(), "--help"}).out.find("simulate"), std::string::npos);
   EXPECT_EQ(run({command_path()}).status, 2);
   EXPECT_EQ(run({command_path(), "fly"}).status, 2);
+  const Outcome more = run({command_path(), "--version", "extra"});
+  EXPECT_EQ(more.status, 2);
+  EXPECT_EQ(more.err, "stepgate: what follows --version is 'extra'; allowed: nothing\n");
+}
+
+// Refused before anything is installed or built.
+TEST(Quickstart, LeadingZerosAreRefused) {
+  for (const char* option : {"--steps", "--ranks"}) {
+    const Outcome outcome = run({"sh", STEPGATE_TEST_SOURCE "/integration/quickstart.sh", option, "0100"}, {},
+                                std::chrono::seconds(20));
+    EXPECT_EQ(outcome.status, 2);
+    EXPECT_NE(outcome.err.find(std::string(option) + " is '0100'; allowed: a whole number from"),
+              std::string::npos)
+        << outcome.err;
+  }
 }
 
 }  // namespace

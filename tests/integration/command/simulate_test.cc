@@ -106,10 +106,20 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{{"x"}, "--rule is missing"}, Refusal{{"--rule", "torch"}, "the pattern is missing"},
         Refusal{{"--rule", "torch", "x.y"}, "step 3 is 'y'"},
         Refusal{{"--rule", "torch", "x", "."}, "one pattern only"},
-        Refusal{{"--rule", "torch", "--growth", "1", "x"}, "growth"},
+        Refusal{{"--rule", "torch", "--growth", "1", "x"}, "--growth is '1'; allowed: a number above 1"},
+        Refusal{{"--rule", "torch", "--backoff", "1", "x"}, "--backoff is '1'; allowed: a number above 0"},
+        Refusal{{"--rule", "torch", "--backoff", "1e-300", "x"}, "--backoff is '1e-300'; allowed: "},
+        Refusal{{"--rule", "torch", "--interval", "18446744073709551615", "x"},
+                "--interval is '18446744073709551615'; allowed: a whole number from 1 to 9007199254740992"},
+        Refusal{{"--rule", "torch", "--initial-scale", "0", "x"}, "--initial-scale is '0'; allowed: "},
+        Refusal{{"--rule", "torch", "--initial-scale", "nan", "x"}, "--initial-scale is 'nan'; allowed: "},
+        Refusal{{"--rule", "torch", "--initial-scale", "1e39", "x"}, "--initial-scale is '1e39'; allowed: "},
+        Refusal{{"--rule", "none", "--initial-scale", "2", "x"}, "--initial-scale is '2'; allowed: 1 with"},
+        Refusal{{"--rule", "stepgate", "--minimum", "8", "--maximum", "4", "x"},
+                "--minimum is '8'; allowed: at most --maximum, 4"},
         Refusal{{"--rule", "torch", "--growth", "two", "x"}, "--growth is 'two'; allowed: a number"},
         Refusal{{"--rule", "torch", "--interval", "0", "x"}, "--interval is '0'"},
-        Refusal{{"--rule", "torch", "--initial-scale", "-3", "x"}, "initial scale"},
+        Refusal{{"--rule", "torch", "--initial-scale", "-3", "x"}, "--initial-scale is '-3'; allowed: "},
         Refusal{{"--rule", "torch", "--colour", "red", "x"}, "unknown option '--colour'"}));
 
 }  // namespace
