@@ -86,7 +86,10 @@ bool Coordinator::report(int rank, const std::string& body, Time now) {
   Failure failure;
   if (!unpack_failure(body, &failure)) return false;
   if (verdict_) return true;
-  if (failure.status == SGT_TIMEOUT && owes_blob() >= 0)
+  // A rank's own clock may run out a moment before the deadline that this place keeps for it.
+  if (failure.status == SGT_TIMEOUT && !running_)
+    refuse_late(now);
+  else if (failure.status == SGT_TIMEOUT && owes_blob() >= 0)
     conclude(
         {SGT_TIMEOUT, owes_blob(), rank_text(owes_blob()) + " stopped answering while the world was created"},
         now);

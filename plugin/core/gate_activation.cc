@@ -16,8 +16,8 @@ namespace stepgate::gate {
 namespace {
 
 static_assert(kActivationFields <= kExchangeFields, "an activation must fit the one message size");
-static_assert(kExchangeFields <= STEPGATE_ACTIVATION_FIELDS && kExchangeFields <= STEPGATE_SUMMARY_FIELDS,
-              "the public arrays hold an exchange");
+static_assert(kExchangeFields <= STEPGATE_ACTIVATION_FIELDS, "the public array holds an activation");
+static_assert(kExchangeFields <= STEPGATE_SUMMARY_FIELDS, "the public array holds a summary");
 
 std::string nccl_text(const NcclTable& table, ncclResult_t code, ncclComm_t comm) {
   std::string text = "ncclAllReduce of the agreement returned " + std::to_string(static_cast<int>(code));

@@ -63,6 +63,7 @@ inline Fields sum_in_order(const std::vector<Fields>& ranks, const std::vector<s
 // By halves, as recursive doubling does.
 inline Fields sum_as_tree(const std::vector<Fields>& ranks, const std::vector<std::size_t>& order) {
   std::vector<Fields> level;
+  level.reserve(order.size());
   for (const std::size_t r : order) level.push_back(ranks[r]);
   while (level.size() > 1) {
     std::vector<Fields> next;

@@ -1,10 +1,10 @@
 /* A C program as NCCL's users write it. Built twice: with the declarations of this repository and, where
  * it is present, with NVIDIA's own header. Two ranks as two threads sum one number. */
-#include "collectives/nccl_abi/nccl_abi.h"
-
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+
+#include "collectives/nccl_abi/nccl_abi.h"
 
 static ncclUniqueId id;
 

@@ -63,6 +63,17 @@ class CoordinatorTest : public ::testing::Test {
                            }};
 };
 
+// A rank's own clock may run out just before the coordinator's: the late one still hears who was missing.
+TEST_F(CoordinatorTest, AReportBeforeAllHaveArrivedNamesTheMissing) {
+  EXPECT_TRUE(hello(0, 2));
+  EXPECT_TRUE(tell(100, kBlob, "zero"));
+  report(0, SGT_TIMEOUT, -1);
+  const Failure refused = verdict(kRefused);
+  EXPECT_EQ(refused.status, SGT_TIMEOUT);
+  EXPECT_EQ(refused.culprit, 1);
+  EXPECT_NE(refused.message.find("missing: rank 1"), std::string::npos) << refused.message;
+}
+
 TEST_F(CoordinatorTest, HandsOutTheSharesByRankOnceTheLastHasArrived) {
   EXPECT_TRUE(hello(1, 2));
   EXPECT_TRUE(tell(101, kBlob, "one"));
