@@ -78,7 +78,7 @@ int non_blocking(int fd) {
 }  // namespace
 
 StartedRank start_rank(unsigned rank, const std::vector<std::string>& program,
-                       const std::vector<std::string>& environment) {
+                       const std::vector<std::string>& environment, Output& out_target, Output& err_target) {
   const std::vector<char*> arguments = pointers(program);
   const std::vector<char*> variables = pointers(environment);
   const Pipe out = make_pipe();
@@ -96,8 +96,8 @@ StartedRank start_rank(unsigned rank, const std::vector<std::string>& program,
   const int error = exec_error(report.read_end);
   close(report.read_end);
   const std::string prefix = "[" + std::to_string(rank) + "] ";
-  StartedRank started{pid, LinePipe(non_blocking(out.read_end), 1, prefix),
-                      LinePipe(non_blocking(err.read_end), 2, prefix)};
+  StartedRank started{pid, LinePipe(non_blocking(out.read_end), out_target, prefix),
+                      LinePipe(non_blocking(err.read_end), err_target, prefix)};
   if (error != 0) {
     waitpid(pid, nullptr, 0);
     fail("cannot start '" + program[0] + "'", error);

@@ -19,8 +19,9 @@ struct StartedRank {
   LinePipe err;
 };
 
-// program[0] is looked up in PATH. Throws std::system_error naming the program when it cannot start.
+// out, err: where the rank's lines go. program[0] is looked up in PATH. Throws std::system_error naming the
+// program when it cannot start.
 StartedRank start_rank(unsigned rank, const std::vector<std::string>& program,
-                       const std::vector<std::string>& environment);
+                       const std::vector<std::string>& environment, Output& out, Output& err);
 
 }  // namespace stepgate::command

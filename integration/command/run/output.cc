@@ -3,7 +3,9 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <climits>
 #include <string_view>
 #include <utility>
 
@@ -13,31 +15,46 @@ namespace {
 // A line without an end is cut here, so that a rank that prints no newline costs bounded memory.
 constexpr std::size_t kLongestLine = std::size_t{1} << 20;
 
-// 0, or the error at which it gave up on a closed or broken target.
-int write_all(int fd, std::string_view text) {
-  while (!text.empty()) {
-    const ssize_t written = write(fd, text.data(), text.size());
-    if (written >= 0) {
-      text.remove_prefix(static_cast<std::size_t>(written));
-    } else if (errno == EAGAIN) {
-      pollfd wait{fd, POLLOUT, 0};
-      poll(&wait, 1, -1);
-    } else if (errno != EINTR) {
-      return errno;
-    }
-  }
-  return 0;
+// More than the largest pipe holds; a writer that never pauses must not keep the launcher here.
+constexpr int kMostReads = 20;
+
+// A pipe that is writable takes this much without blocking.
+constexpr std::size_t kPiece = PIPE_BUF;
+
+bool writable(int fd) {
+  pollfd wait{fd, POLLOUT, 0};
+  return poll(&wait, 1, 0) > 0;
 }
 
 }  // namespace
 
-LinePipe::LinePipe(int fd, int target, std::string prefix)
-    : fd_(fd), target_(target), prefix_(std::move(prefix)) {}
+void Output::add(std::string_view text) {
+  waiting_.append(text);
+  write_some();
+}
+
+void Output::write_some() {
+  std::string_view left = waiting_;
+  while (!left.empty() && writable(fd_)) {
+    const ssize_t written = write(fd_, left.data(), std::min(left.size(), kPiece));
+    if (written >= 0) {
+      left.remove_prefix(static_cast<std::size_t>(written));
+    } else if (errno == EAGAIN) {
+      break;
+    } else if (errno != EINTR) {
+      error_ = errno;
+      left = {};
+    }
+  }
+  waiting_.erase(0, waiting_.size() - left.size());
+}
+
+LinePipe::LinePipe(int fd, Output& target, std::string prefix)
+    : fd_(fd), target_(&target), prefix_(std::move(prefix)) {}
 
 LinePipe::LinePipe(LinePipe&& other) noexcept
     : fd_(std::exchange(other.fd_, -1)),
       target_(other.target_),
-      write_error_(other.write_error_),
       prefix_(std::move(other.prefix_)),
       pending_(std::move(other.pending_)) {}
 
@@ -47,7 +64,7 @@ LinePipe::~LinePipe() {
 
 void LinePipe::read_some() {
   char buffer[65536];
-  while (open()) {
+  for (int reads = 0; open() && !target_->blocked() && reads < kMostReads; ++reads) {
     const ssize_t got = read(fd_, buffer, sizeof buffer);
     if (got > 0) {
       pending_.append(buffer, static_cast<std::size_t>(got));
@@ -78,8 +95,7 @@ void LinePipe::print_lines(bool last) {
     text.append(prefix_).append(pending_).append("\n");
     pending_.clear();
   }
-  const int error = write_all(target_, text);
-  if (error != 0) write_error_ = error;
+  target_->add(text);
 }
 
 }  // namespace stepgate::command

@@ -1,17 +1,40 @@
-// Turns the bytes of one rank's pipe into whole lines with the rank in front.
+// Turns the bytes of the ranks' pipes into whole lines with the rank in front, on a target that may be
+// slow, broken or gone.
 //
-// Thread: the launcher's only one. Order: read_some() while the pipe is readable, then finish().
-// Lock: none. Ownership: owns the pipe's read end.
+// Thread: the launcher's only one; nothing here blocks. Order: add() and read_some() at any time,
+// write_some() while blocked() and the target is writable. Lock: none. Ownership: an Output borrows its
+// target's descriptor and outlives its LinePipes; a LinePipe owns its pipe's read end.
 #pragma once
 
 #include <string>
+#include <string_view>
 
 namespace stepgate::command {
 
+class Output {
+ public:
+  explicit Output(int fd) : fd_(fd) {}
+  Output(const Output&) = delete;
+  Output& operator=(const Output&) = delete;
+
+  int fd() const { return fd_; }
+  // The target takes nothing at the moment: whoever produces lines should wait.
+  bool blocked() const { return !waiting_.empty(); }
+  void add(std::string_view text);
+  void write_some();
+  // Why the target did not take something, an errno; 0: it took all. Later lines are tried again.
+  int error() const { return error_; }
+
+ private:
+  int fd_;
+  int error_ = 0;
+  std::string waiting_;
+};
+
 class LinePipe {
  public:
-  // fd: non-blocking read end, owned from here on. target: where lines go (1 or 2), not owned.
-  LinePipe(int fd, int target, std::string prefix);
+  // fd: non-blocking read end, owned from here on.
+  LinePipe(int fd, Output& target, std::string prefix);
   LinePipe(LinePipe&& other) noexcept;
   LinePipe(const LinePipe&) = delete;
   LinePipe& operator=(const LinePipe&) = delete;
@@ -20,20 +43,17 @@ class LinePipe {
 
   int fd() const { return fd_; }  // -1 after the end
   bool open() const { return fd_ >= 0; }
-  // Reads what is there and prints the lines that are complete.
+  const Output& target() const { return *target_; }
+  // Reads what is there, until the target is blocked, and prints the lines that are complete.
   void read_some();
   // Prints what is left of an unfinished line and closes the pipe.
   void finish();
-  // Why the target did not take something, an errno; 0: it took all. Lines after it are tried again.
-  int write_error() const { return write_error_; }
-  int target() const { return target_; }
 
  private:
   void print_lines(bool last);
 
   int fd_;
-  int target_;
-  int write_error_ = 0;
+  Output* target_;
   std::string prefix_;
   std::string pending_;
 };

@@ -40,7 +40,8 @@ int run_main(const std::vector<std::string_view>& words) {
   for (unsigned rank = 0; rank < options.ranks; ++rank) {
     set_rank(environment, rank, options.ranks);
     try {
-      supervisor.add(start_rank(rank, options.program, environment.strings()));
+      supervisor.add(
+          start_rank(rank, options.program, environment.strings(), supervisor.out(), supervisor.err()));
     } catch (const std::system_error& error) {
       std::fprintf(stderr, "stepgate run: %s\n", error.what());
       return error.code() == std::errc::no_such_file_or_directory ? kNotFoundStatus : kNotStartedStatus;

@@ -9,7 +9,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
 #include <system_error>
 
 namespace stepgate::command {
@@ -31,21 +30,18 @@ int open_signals() {
   return fd;
 }
 
+int until(std::chrono::steady_clock::time_point then) {
+  const auto left = then - std::chrono::steady_clock::now();
+  const auto count = std::chrono::duration_cast<std::chrono::milliseconds>(left).count();
+  return static_cast<int>(std::clamp<long long>(count + 1, 0, 3'600'000));
+}
+
 bool exited(int code) {
   return code == CLD_EXITED;
 }
 
 bool failed(int code, int value) {
   return !exited(code) || value != 0;
-}
-
-void tell(unsigned rank, int code, int value) {
-  if (exited(code)) {
-    std::fprintf(stderr, "stepgate run: rank %u failed first: exit status %d\n", rank, value);
-  } else {
-    std::fprintf(stderr, "stepgate run: rank %u failed first: signal %d (%s)\n", rank, value,
-                 strsignal(value));
-  }
 }
 
 }  // namespace
@@ -80,24 +76,30 @@ bool Supervisor::all_ended() const {
 
 int Supervisor::timeout_ms() const {
   if (!kill_at_) return -1;
-  const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(*kill_at_ - Clock::now()).count();
-  return static_cast<int>(std::clamp<long long>(left + 1, 0, 3'600'000));
+  return until(*kill_at_);
 }
 
 void Supervisor::wait_for_events() {
   std::vector<pollfd> waits{{signals_, POLLIN, 0}};
-  std::vector<LinePipe*> pipes{nullptr};
-  for (Rank& rank : ranks_) {
-    for (LinePipe* pipe : {&rank.process.out, &rank.process.err}) {
-      if (!pipe->open()) continue;
-      waits.push_back({pipe->fd(), POLLIN, 0});
-      pipes.push_back(pipe);
+  for (const Output* output : {&out_, &err_}) {
+    if (output->blocked()) waits.push_back({output->fd(), POLLOUT, 0});
+  }
+  for (const Rank& rank : ranks_) {
+    for (const LinePipe* pipe : {&rank.process.out, &rank.process.err}) {
+      if (pipe->open() && !pipe->target().blocked()) waits.push_back({pipe->fd(), POLLIN, 0});
     }
   }
   if (poll(waits.data(), waits.size(), timeout_ms()) <= 0) return;
-  for (std::size_t i = 1; i < waits.size(); ++i) {
-    if (waits[i].revents != 0) pipes[i]->read_some();
+  for (Output* output : {&out_, &err_}) output->write_some();
+  // None of these blocks, so there is no need to look which one it was.
+  for (Rank& rank : ranks_) {
+    rank.process.out.read_some();
+    rank.process.err.read_some();
   }
+  read_signals();
+}
+
+void Supervisor::read_signals() {
   signalfd_siginfo info;
   while (read(signals_, &info, sizeof info) == static_cast<ssize_t>(sizeof info)) {
     handle_signal(static_cast<int>(info.ssi_signo));
@@ -111,8 +113,10 @@ void Supervisor::handle_signal(int signal_number) {
     interrupted_at_ = now;
     signal_running(signal_number);
     set_deadline();
+    give_up_at_ = kill_at_;
   } else if (now - *interrupted_at_ > kOneWish) {
-    std::fputs("stepgate run: second signal, killing all ranks\n", stderr);
+    say("second signal, killing all ranks");
+    give_up_at_ = now;
     signal_running(SIGKILL);
   }
 }
@@ -148,26 +152,30 @@ void Supervisor::record(const Exit& exit) {
   ranks_[exit.rank].process.out.read_some();
   ranks_[exit.rank].process.err.read_some();
   failure_ = exited(exit.code) ? exit.value : 128 + exit.value;
-  tell(exit.rank, exit.code, exit.value);
+  tell(exit);
   end_others();
+}
+
+void Supervisor::tell(const Exit& exit) {
+  const std::string how = exited(exit.code)
+                              ? "exit status " + std::to_string(exit.value)
+                              : "signal " + std::to_string(exit.value) + " (" + strsignal(exit.value) + ")";
+  say("rank " + std::to_string(exit.rank) + " failed first: " + how);
 }
 
 // Without a reader nobody learns what the ranks do, so they end, as programs in a pipe do. A full disk
 // costs output alone: a run of hours goes on, and its exit status tells.
 void Supervisor::check_output() {
   if (output_error_ != 0) return;
-  for (const Rank& rank : ranks_) {
-    for (const LinePipe* pipe : {&rank.process.out, &rank.process.err}) {
-      if (pipe->write_error() == 0) continue;
-      output_error_ = pipe->write_error();
-      const bool nobody_reads = output_error_ == EPIPE;
-      std::fprintf(stderr, "stepgate run: cannot write to standard %s: %s%s\n",
-                   pipe->target() == 1 ? "output" : "error", strerror(output_error_),
-                   nobody_reads ? "; ending all ranks" : "");
-      if (nobody_reads && !failure_) failure_ = kOutputLostStatus;
-      if (nobody_reads) end_others();
-      return;
-    }
+  for (const Output* output : {&out_, &err_}) {
+    if (output->error() == 0) continue;
+    output_error_ = output->error();
+    const bool nobody_reads = output_error_ == EPIPE;
+    say(std::string("cannot write to standard ") + (output == &out_ ? "output: " : "error: ") +
+        strerror(output_error_) + (nobody_reads ? "; ending all ranks" : ""));
+    if (nobody_reads && !failure_) failure_ = kOutputLostStatus;
+    if (nobody_reads) end_others();
+    return;
   }
 }
 
@@ -189,7 +197,7 @@ void Supervisor::kill_when_due() {
   if (!kill_at_ || Clock::now() < *kill_at_) return;
   kill_at_.reset();
   for (unsigned i = 0; i < ranks_.size(); ++i) {
-    if (!ranks_[i].ended) std::fprintf(stderr, "stepgate run: rank %u did not end, killing it\n", i);
+    if (!ranks_[i].ended) say("rank " + std::to_string(i) + " did not end, killing it");
   }
   signal_running(SIGKILL);
 }
@@ -210,14 +218,35 @@ void Supervisor::end_groups() {
   }
 }
 
-// Takes what is there and does not wait: a rank's own child may keep the pipe open for ever.
+// Takes what is there and does not wait for more: a process that has left a rank's group may keep the
+// pipe open for ever.
 void Supervisor::drain() {
   for (Rank& rank : ranks_) {
     for (LinePipe* pipe : {&rank.process.out, &rank.process.err}) {
       pipe->read_some();
+      while (pipe->open() && pipe->target().blocked() && wait_for_outputs()) pipe->read_some();
       pipe->finish();
     }
   }
+  while ((out_.blocked() || err_.blocked()) && wait_for_outputs()) {
+  }
+}
+
+// A reader may pause as long as it likes, unless somebody has asked for the end. False: given up.
+bool Supervisor::wait_for_outputs() {
+  if (give_up_at_ && Clock::now() >= *give_up_at_) {
+    if (output_error_ == 0) say("nobody took the rest of the output in time; it is lost");
+    output_error_ = ETIMEDOUT;
+    return false;
+  }
+  std::vector<pollfd> waits{{signals_, POLLIN, 0}};
+  for (const Output* output : {&out_, &err_}) {
+    if (output->blocked()) waits.push_back({output->fd(), POLLOUT, 0});
+  }
+  poll(waits.data(), waits.size(), give_up_at_ ? until(*give_up_at_) : -1);
+  for (Output* output : {&out_, &err_}) output->write_some();
+  read_signals();
+  return true;
 }
 
 }  // namespace stepgate::command

@@ -1,11 +1,13 @@
 // Watches the ranks: prints their output, passes signals on, ends all of them when one fails.
 //
 // Thread: the launcher's only one. Order: construct (blocks the signals it reads), add() each rank,
-// run(). Lock: none. Ownership: owns the ranks; its destructor kills and reaps what still runs.
+// run(). Lock: none. Ownership: owns the ranks; its destructor kills and reaps what still runs. A reader
+// that pauses holds the ranks' output up, never the signals and deadlines.
 #pragma once
 
 #include <chrono>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "integration/command/run/child.h"
@@ -19,6 +21,9 @@ class Supervisor {
   Supervisor& operator=(const Supervisor&) = delete;
   ~Supervisor();
 
+  // Where the ranks' lines go; they outlive the ranks.
+  Output& out() { return out_; }
+  Output& err() { return err_; }
   void add(StartedRank rank);
   // Returns when every rank has ended, what they left in their groups is killed and their output is
   // printed. The exit status of the first rank that failed as a shell gives it (the rank's own, or
@@ -52,14 +57,21 @@ class Supervisor {
   void signal_running(int signal_number);
   void end_groups();
   void drain();
+  bool wait_for_outputs();
+  void read_signals();
+  void say(const std::string& line) { err_.add("stepgate run: " + line + "\n"); }
+  void tell(const Exit& exit);
 
   int signals_;
+  Output out_{1};
+  Output err_{2};
   std::chrono::duration<double> grace_;
   std::vector<Rank> ranks_;
   std::optional<int> failure_;  // exit status
   int output_error_ = 0;
   std::optional<Clock::time_point> kill_at_;
   std::optional<Clock::time_point> interrupted_at_;
+  std::optional<Clock::time_point> give_up_at_;  // on output that nobody takes
 };
 
 }  // namespace stepgate::command

@@ -197,6 +197,20 @@ TEST(RunOutput, WithoutAReaderTheRanksEnd) {
   EXPECT_NE(outcome.err.find("status=1"), std::string::npos) << outcome.err;
 }
 
+// The ranks have filled the pipe and the launcher holds more: the signal must get through all the same.
+TEST(RunOutput, ReaderThatPausesDoesNotHoldSignalsUp) {
+  Process process(launch(2, "echo ready; exec yes", {"--grace", "0.2"}));
+  ASSERT_TRUE(process.wait_for("ready"));
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));  // only makes the full pipe likely
+  kill(process.pid(), SIGTERM);
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  while (!process.ended() && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  EXPECT_TRUE(process.ended());
+  EXPECT_EQ(process.finish().status, 128 + SIGTERM);
+}
+
 TEST(RunOutput, ThatCannotBeWrittenIsAFailureAndTheRanksGoOn) {
   for (const char* redirection : {">/dev/full", ">&-"}) {
     const TemporaryFolder folder;
