@@ -29,8 +29,9 @@ endfunction()
 # stepgate_test(NAME SOURCES ... [LINK ...] [ENV NAME=VALUE ...] [LABELS ...] [TIMEOUT s]): a
 # GoogleTest program, one CTest per case. Labels: unit or integration, and where it applies no_asan,
 # no_tsan, no_valgrind (that run leaves the test out; say why beside it), exclusive (runs alone).
+# SANITIZER_FILTER: a GoogleTest filter for the sanitizer trees, where all cases would take too long.
 function(stepgate_test name)
-  cmake_parse_arguments(arg "" "TIMEOUT" "SOURCES;LINK;ENV;LABELS" ${ARGN})
+  cmake_parse_arguments(arg "" "TIMEOUT;SANITIZER_FILTER" "SOURCES;LINK;ENV;LABELS" ${ARGN})
   add_executable(${name} ${arg_SOURCES})
   target_link_libraries(${name} PRIVATE stepgate::flags ${arg_LINK} GTest::gtest GTest::gtest_main Threads::Threads)
   if(STEPGATE_SANITIZE)
@@ -44,7 +45,11 @@ function(stepgate_test name)
   if(NOT arg_LABELS)
     set(arg_LABELS unit)
   endif()
-  gtest_discover_tests(${name} TEST_PREFIX "${name}." TEST_LIST ${name}_cases DISCOVERY_TIMEOUT 60
+  set(filter "")
+  if(STEPGATE_SANITIZE AND arg_SANITIZER_FILTER)
+    set(filter TEST_FILTER "${arg_SANITIZER_FILTER}")
+  endif()
+  gtest_discover_tests(${name} ${filter} TEST_PREFIX "${name}." TEST_LIST ${name}_cases DISCOVERY_TIMEOUT 60
     WORKING_DIRECTORY ${CMAKE_SOURCE_DIR} PROPERTIES TIMEOUT ${arg_TIMEOUT})
   set(serial "")
   if(exclusive IN_LIST arg_LABELS)
