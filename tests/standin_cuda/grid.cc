@@ -175,13 +175,21 @@ class Stacks {
   std::vector<std::pair<unsigned, char*>> free_;
 };
 
-// Never destroyed: streams may still run at exit. Made while the program or library is loaded, for
-// ThreadSanitizer does not see what orders a local static in this file.
-Stacks& kept_stacks = *new Stacks;
+// Never destroyed: streams may still run at exit. ThreadSanitizer does not see what orders a local
+// static in this file, so it is told.
+Stacks& stacks() {
+  static Stacks* const kept = [] {
+    auto* made = new Stacks;
+    synchronizes_release(made);
+    return made;
+  }();
+  synchronizes_acquire(kept);
+  return *kept;
+}
 
 void run_blocks(unsigned grid, unsigned block, const std::function<void()>& body,
                 std::atomic<unsigned>& next) {
-  char* memory = kept_stacks.take(block);
+  char* memory = stacks().take(block);
   {
     Block b(grid, block, body, memory);
     for (unsigned i = next.fetch_add(1, std::memory_order_relaxed); i < grid;
@@ -189,7 +197,7 @@ void run_blocks(unsigned grid, unsigned block, const std::function<void()>& body
       b.run(i);
     }
   }
-  kept_stacks.give_back(block, memory);
+  stacks().give_back(block, memory);
 }
 
 }  // namespace
