@@ -142,11 +142,10 @@ class Gate final : public metrics::RecordSource {
   void put_locked(void* to, const void* from, std::size_t bytes) noexcept;
 
   // gate_hooks.cc; mutex_ held
-  void attribute(const Reduction& op) noexcept;
   bool attribute_ranges(const Reduction& op, const void* data, std::uint64_t bytes, bool result) noexcept;
   bool attribute_range(std::uint32_t id, std::ptrdiff_t shift, device::Stream s) noexcept;
   bool attribute_anonymous(const Reduction& op, std::uint64_t count) noexcept;
-  void cover(const Reduction& op, std::uint64_t bytes) noexcept;
+  void cover(const Reduction& op) noexcept;
   bool attribution_on() const;
   bool wants(const Reduction& op, std::uint64_t bytes, std::uint64_t sends) noexcept;
 

@@ -175,12 +175,12 @@ void Gate::after(const Reduction& op, Outcome outcome) noexcept {
   }
   counters_.scanned(op_of(op.kind));
   const auto start = Clock::now();
-  cover(op, bytes);
+  cover(op);
   scan_seconds_ += seconds_since(start);
 }
 
 // hits_ holds the result ranges that the reduction touched.
-void Gate::cover(const Reduction& op, std::uint64_t) noexcept {
+void Gate::cover(const Reduction& op) noexcept {
   for (const RangeTable::Hit& h : hits_) {
     Range& r = ranges_.slot(h.id);
     if (h.inside && r.spec.is_final && !r.absent) r.covered = scan_reduced(h.id, op.stream);
