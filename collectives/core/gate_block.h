@@ -31,6 +31,10 @@ struct Outputs {
 };
 static_assert(sizeof(Outputs) == 32, "Outputs is part of the public ABI (stepgate_outputs)");
 
+// Stamps of a slot's statistics that are no step.
+inline constexpr std::uint64_t kUnstamped = 0;
+inline constexpr std::uint64_t kNeverScanned = ~std::uint64_t{0};
+
 // One declared range, as the scans see it. `reduced` counts, `local` only names offenders.
 struct RangeSlot {
   GradStats reduced;
@@ -41,8 +45,11 @@ struct RangeSlot {
   std::uint32_t live = 1;       // declared, result role, not absent this step
   std::uint32_t set = 0;
   std::int32_t first_bad_segment = -1;
+  // The step that each half speaks of, as its scan stamped it; kUnstamped: whoever wrote it vouches for it.
+  std::uint64_t reduced_step = kUnstamped;
+  std::uint64_t local_step = kUnstamped;
 };
-static_assert(sizeof(RangeSlot) == 160, "RangeSlot is shared with device code");
+static_assert(sizeof(RangeSlot) == 176, "RangeSlot is shared with device code");
 
 struct SetBlock {
   Outputs outputs;
@@ -87,8 +94,13 @@ STEPGATE_HD std::uint32_t digest16(const void* bytes, std::size_t size);
 // Starts a step: counts it, latches the scale, clears the step's flags.
 STEPGATE_HD void begin_step(GateBlock& g);
 
+// Clears what the local scans of the last step left in the slots.
+STEPGATE_HD void clear_local(RangeSlot* slots, std::uint32_t slot_count);
+
 // Folds the slots of a set into this rank's summary (fields: kSummaryFields doubles, the caller's)
-// and sets found_inf = 1 (and the rest of Outputs to a skip's) until a decision comes.
+// and sets found_inf = 1 (and the rest of Outputs to a skip's) until a decision comes. A live slot whose
+// reduced statistics are another step's is no gradient of this one: the rank vetoes. Local statistics of
+// another step: the rank does not attribute.
 STEPGATE_HD void summarize_set(GateBlock& g, std::uint32_t set, const RangeSlot* slots,
                                std::uint32_t slot_count, double* fields);
 

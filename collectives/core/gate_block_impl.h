@@ -85,6 +85,10 @@ STEPGATE_HD inline bool too_many_diverged(GateBlock& g) {
   return g.diverged_in_row >= g.policy.release_after;
 }
 
+STEPGATE_HD inline bool of_another_step(const GateBlock& g, std::uint64_t stamp) {
+  return stamp != kUnstamped && stamp != g.step;
+}
+
 // What is left of a decision on a rank whose agreement has ended.
 STEPGATE_HD inline Decision released_step(const Decision& judged, double scale) {
   Decision d = undecided_step(scale);
@@ -119,6 +123,13 @@ STEPGATE_HD inline void begin_step(GateBlock& g) {
   g.step_applied = 0;
 }
 
+STEPGATE_HD inline void clear_local(RangeSlot* slots, std::uint32_t slot_count) {
+  for (std::uint32_t i = 0; i < slot_count; ++i) {
+    slots[i].local = GradStats{};
+    slots[i].first_bad_segment = -1;
+  }
+}
+
 STEPGATE_HD inline void summarize_set(GateBlock& g, std::uint32_t set, const RangeSlot* slots,
                                       std::uint32_t slot_count, double* fields) {
   SetBlock& s = g.sets[set];
@@ -126,6 +137,7 @@ STEPGATE_HD inline void summarize_set(GateBlock& g, std::uint32_t set, const Ran
   const double inv_scale = block_detail::inverse_scale(g.latched_scale);
   SummaryInput in;
   in.attributing = g.attributing;
+  in.veto = g.veto;
   PairwiseSum squares;
   for (std::uint32_t i = 0; i < slot_count; ++i) {
     const RangeSlot& r = slots[i];
@@ -133,6 +145,11 @@ STEPGATE_HD inline void summarize_set(GateBlock& g, std::uint32_t set, const Ran
     in.local_inf += r.local.inf;
     in.local_nan += r.local.nan;
     if (!r.live) continue;
+    if (block_detail::of_another_step(g, r.local_step)) in.attributing = 0;
+    if (block_detail::of_another_step(g, r.reduced_step)) {
+      in.veto = 1;
+      continue;
+    }
     add_counts(in.stats, r.reduced);
     if (block_detail::product_overflows(g, r, inv_scale)) {
       ++in.stats.inf;
@@ -148,7 +165,6 @@ STEPGATE_HD inline void summarize_set(GateBlock& g, std::uint32_t set, const Ran
   in.rank = g.rank;
   in.digest_a = g.digest_a;
   in.digest_b = g.digest_b;
-  in.veto = g.veto;
   in.degrade = g.degrade | g.released;
   in.undecided = g.undecided;
   build_summary(in, fields);

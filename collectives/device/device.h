@@ -55,6 +55,17 @@ struct Scan {
   GradStats* total = nullptr;                // device memory: all segments together
   GradStats* per_segment = nullptr;          // device memory, segments.size() entries, or nullptr
   std::int32_t* first_bad = nullptr;  // device memory: first segment with inf or NaN, else -1; or nullptr
+  // Which step the results speak of. Device memory, both or neither: *epoch (a GateBlock's step) is
+  // written to *stamp once the results are there.
+  const std::uint64_t* epoch = nullptr;
+  std::uint64_t* stamp = nullptr;
+  // Reads nothing and writes nothing where *stamp is *epoch already: a replayed graph has scanned.
+  bool unless_stamped = false;
+  // In place: every element becomes stored(fp32(x) * float(1 / *unscale_by)) (fp64: in fp64), and the
+  // statistics speak of x as it was, but for `inf`, which also counts finite elements whose product is
+  // not finite. Device memory (a GateBlock's latched scale); nullptr: read-only. Segments must not
+  // overlap, for each is written.
+  const double* unscale_by = nullptr;
 };
 
 // In place: x = stored(fp32(x) * multiplier), where decision.skip is 0; nothing otherwise.
@@ -74,12 +85,77 @@ struct RingView {
   std::uint64_t* head = nullptr;  // records written so far; stored with release after the record
 };
 
+// The slots after the step's end, in one of two places by turns. Mapped memory. stamps[i] is the step
+// that slots[i] speak of, 0 while they are written: a reader takes it before and after its copy.
+struct TableView {
+  RangeSlot* slots[2] = {};
+  std::uint64_t* stamps = nullptr;  // 2 entries
+};
+
 // What the host adds to a record that the block does not know.
 struct RecordExtras {
   double timestamp_seconds = 0;
   double scan_seconds = 0;
   double agreement_seconds = 0;
 };
+
+struct BeginStep {
+  GateBlock* g = nullptr;
+  RangeSlot* slots = nullptr;  // their local statistics are cleared
+  std::uint32_t slot_count = 0;
+  GateBlock* mirror = nullptr;  // mapped: receives a copy of *g; or nullptr
+};
+
+struct Summarize {
+  GateBlock* g = nullptr;
+  std::uint32_t set = 0;
+  const RangeSlot* slots = nullptr;
+  std::uint32_t slot_count = 0;
+  double* fields = nullptr;  // kSummaryFields of them
+  bool attributing = false;  // the host knows of no reduction that no local scan covered
+  bool veto = false;         // as if veto() had run
+};
+
+// The end of a step, in this order, in one launch: decides `decide_set` if there is one, moves the scale,
+// appends the published sets' records to the ring, copies slots and block to where the host reads.
+struct FinishStep {
+  GateBlock* g = nullptr;
+  std::int32_t decide_set = -1;
+  const double* fields = nullptr;  // of decide_set
+  std::uint32_t publish_sets = 0;  // bit per set
+  const RangeSlot* slots = nullptr;
+  std::uint32_t slot_count = 0;
+  RingView ring;
+  RecordExtras extras;
+  TableView table;
+  GateBlock* mirror = nullptr;  // mapped
+};
+
+// How many elements an optimizer's update did not change although it was not zero.
+struct UpdateStats {
+  std::uint64_t elements = 0;
+  std::uint64_t updates = 0;   // with an update that is not zero
+  std::uint64_t absorbed = 0;  // of these: `after` has the bits of `before`
+};
+
+struct ObserveUpdate {
+  const void* before = nullptr;
+  const void* after = nullptr;
+  const void* update = nullptr;
+  std::uint64_t count = 0;
+  ElementType stored = ElementType::kFp32;  // of all three; fp8 is unsupported
+  UpdateStats* total = nullptr;             // device memory
+};
+
+// Whether work on a stream is being recorded into a graph instead of run.
+enum class CaptureState {
+  kNone,
+  kCapturing,
+  kUnknown  // the default stream while another stream captures: touching it would spoil that capture
+};
+
+// A point in a stream that other streams can wait for (a CUDA event).
+using Mark = void*;
 
 class Device {
  public:
@@ -104,21 +180,46 @@ class Device {
   virtual Code scan(Stream s, const Scan& job) noexcept = 0;
   virtual Code apply(Stream s, const Apply& job) noexcept = 0;
 
+  // Several scans in as few passes as the device can. Each result has the bits that scan() gives. An
+  // error may leave any of the totals unwritten, and unstamped.
+  virtual Code scan_all(Stream s, std::span<const Scan> jobs) noexcept {
+    for (const Scan& job : jobs) {
+      if (const Code code = scan(s, job); code != Code::kOk) return code;
+    }
+    return Code::kOk;
+  }
+  // Several in-place multiplications in as few launches as the device can.
+  virtual Code apply_all(Stream s, std::span<const Apply> jobs) noexcept {
+    for (const Apply& job : jobs) {
+      if (const Code code = apply(s, job); code != Code::kOk) return code;
+    }
+    return Code::kOk;
+  }
+  virtual Code observe_update(Stream s, const ObserveUpdate& job) noexcept = 0;
+
   // The steps of gate_block.h, on the device's copy of the block.
-  virtual Code begin_step(Stream s, GateBlock* g) noexcept = 0;
-  virtual Code summarize(Stream s, GateBlock* g, std::uint32_t set, const RangeSlot* slots,
-                         std::uint32_t slot_count, double* fields) noexcept = 0;
+  virtual Code begin_step(Stream s, const BeginStep& job) noexcept = 0;
+  virtual Code summarize(Stream s, const Summarize& job) noexcept = 0;
   virtual Code decide(Stream s, GateBlock* g, std::uint32_t set, const double* fields) noexcept = 0;
-  virtual Code update_scale(Stream s, GateBlock* g) noexcept = 0;
+  virtual Code finish_step(Stream s, const FinishStep& job) noexcept = 0;
   virtual Code veto(Stream s, GateBlock* g) noexcept = 0;
   // After apply: the set's multiplier and grad_scale become 1, for there is nothing left to unscale.
   virtual Code mark_applied(Stream s, GateBlock* g, std::uint32_t set) noexcept = 0;
 
-  // Appends the set's step to the ring.
-  virtual Code publish(Stream s, const GateBlock* g, std::uint32_t set, const RangeSlot* slots,
-                       std::uint32_t slot_count, RingView ring, const RecordExtras& extras) noexcept = 0;
+  // Order between streams. Control path: create and release. nullptr: none to be had (last_error).
+  virtual Mark create_mark() noexcept = 0;
+  virtual void release_mark(Mark mark) noexcept = 0;
+  // The mark stands for everything enqueued on s so far, in place of what it stood for.
+  virtual Code record(Stream s, Mark mark) noexcept = 0;
+  // What is enqueued on s from now on runs after what the mark stood for at this call.
+  virtual Code wait(Stream s, Mark mark) noexcept = 0;
+  virtual CaptureState capture_state(Stream s) noexcept = 0;
 
-  // Waits for everything enqueued on s so far. Only stepgate_step_wait and tear-down call it.
+  // Whether kernels of this device may read what p points to.
+  virtual bool reaches(const void* p) noexcept = 0;
+
+  // Waits for everything enqueued on s so far. Only stepgate_step_wait and the control path call it; never
+  // on a stream that captures.
   virtual Code synchronize(Stream s) noexcept = 0;
 
   // What went wrong last in the calling thread; never nullptr.

@@ -38,16 +38,25 @@ class HostDevice final : public Device {
   // must not overlap.
   Code apply(Stream s, const Apply& job) noexcept override;
 
-  Code begin_step(Stream s, GateBlock* g) noexcept override;
+  Code observe_update(Stream s, const ObserveUpdate& job) noexcept override;
+
+  Code begin_step(Stream s, const BeginStep& job) noexcept override;
   // summarize and decide also keep a copy of `fields` in the set's block: publish reads the sums there.
-  Code summarize(Stream s, GateBlock* g, std::uint32_t set, const RangeSlot* slots, std::uint32_t slot_count,
-                 double* fields) noexcept override;
+  Code summarize(Stream s, const Summarize& job) noexcept override;
   Code decide(Stream s, GateBlock* g, std::uint32_t set, const double* fields) noexcept override;
-  Code update_scale(Stream s, GateBlock* g) noexcept override;
+  Code finish_step(Stream s, const FinishStep& job) noexcept override;
   Code veto(Stream s, GateBlock* g) noexcept override;
   Code mark_applied(Stream s, GateBlock* g, std::uint32_t set) noexcept override;
-  Code publish(Stream s, const GateBlock* g, std::uint32_t set, const RangeSlot* slots,
-               std::uint32_t slot_count, RingView ring, const RecordExtras& extras) noexcept override;
+
+  // Everything has run when it returns, so order needs no marks.
+  Mark create_mark() noexcept override { return this; }
+  void release_mark(Mark) noexcept override {}
+  Code record(Stream, Mark) noexcept override { return Code::kOk; }
+  Code wait(Stream, Mark) noexcept override { return Code::kOk; }
+  CaptureState capture_state(Stream) noexcept override { return CaptureState::kNone; }
+  // It knows of no driver; whoever does asks that one first.
+  bool reaches(const void*) noexcept override { return true; }
+
   Code synchronize(Stream s) noexcept override;
 
   const char* last_error() const noexcept override;

@@ -76,4 +76,16 @@ void append_record(RingView ring, const StepRecord& record) noexcept {
   head.store(index + 1, std::memory_order_release);
 }
 
+void write_table(const TableView& table, std::uint64_t step, const RangeSlot* slots,
+                 std::uint32_t slot_count) noexcept {
+  const std::size_t turn = step % 2;
+  const std::atomic_ref<std::uint64_t> stamp(table.stamps[turn]);
+  stamp.store(0, std::memory_order_relaxed);
+  const auto* words = reinterpret_cast<const std::uint64_t*>(slots);
+  for (std::size_t i = 0; i < slot_count * sizeof(RangeSlot) / sizeof(std::uint64_t); ++i) {
+    store_word(table.slots[turn], i, words[i], std::memory_order_release);
+  }
+  stamp.store(step, std::memory_order_release);
+}
+
 }  // namespace stepgate::device::host

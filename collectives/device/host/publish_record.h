@@ -19,4 +19,8 @@ StepRecord gather_record(const GateBlock& g, std::uint32_t set, const RangeSlot*
 // Writes the record at the ring's head and moves the head with release order.
 void append_record(RingView ring, const StepRecord& record) noexcept;
 
+// The slots as they are after `step`, to the table's turn of that step.
+void write_table(const TableView& table, std::uint64_t step, const RangeSlot* slots,
+                 std::uint32_t slot_count) noexcept;
+
 }  // namespace stepgate::device::host

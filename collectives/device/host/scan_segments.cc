@@ -79,6 +79,15 @@ GradStats scan_segment(const Plan& plan, const Segment& segment) {
   return stats;
 }
 
+// Multiplies what has been counted, and counts what the stored type could not hold of it.
+void unscale_segment(const Kernels& kernels, const Plan& plan, const Scan& job, const Segment& segment,
+                     GradStats& stats) {
+  auto* data = static_cast<unsigned char*>(const_cast<void*>(segment.data));
+  kernels.multiply[static_cast<std::uint32_t>(job.stored)](data, data, segment.count,
+                                                           static_cast<float>(1.0 / *job.unscale_by));
+  stats.inf = scan_segment(plan, segment).inf;
+}
+
 }  // namespace
 
 void scan_segments(const Kernels& kernels, const Scan& job) noexcept {
@@ -87,7 +96,8 @@ void scan_segments(const Kernels& kernels, const Scan& job) noexcept {
   PairwiseSum squares;
   std::int32_t first_bad = -1;
   for (std::size_t i = 0; i < job.segments.size(); ++i) {
-    const GradStats stats = scan_segment(plan, job.segments[i]);
+    GradStats stats = scan_segment(plan, job.segments[i]);
+    if (job.unscale_by != nullptr) unscale_segment(kernels, plan, job, job.segments[i], stats);
     add_counts(total, stats);
     squares.push(stats.sum_squares);
     if (first_bad < 0 && (stats.inf | stats.nan) != 0) first_bad = static_cast<std::int32_t>(i);
