@@ -86,9 +86,7 @@ std::unique_ptr<CudaDevice> CudaDevice::create(const CudaDeviceOptions& options,
 
 bool CudaDevice::build(const CudaDeviceOptions& options, std::string* error) {
   if (options.driver == nullptr || options.image == nullptr) {
-    *error = options.driver == nullptr
-                 ? "CudaDevice: no driver was opened"
-                 : "CudaDevice: this build carries no CUDA kernels (it was configured without nvcc)";
+    *error = options.driver == nullptr ? "CudaDevice: no driver was opened" : cuda::kNoKernels;
     return false;
   }
   context_ = cuda::PrimaryContext::retain(options.driver, options.ordinal, error);

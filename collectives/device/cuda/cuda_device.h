@@ -35,7 +35,7 @@ namespace stepgate::device {
 struct CudaDeviceOptions {
   std::shared_ptr<cuda::Driver> driver;
   int ordinal = 0;
-  const void* image = nullptr;  // the fatbin of this build's kernels
+  const void* image = nullptr;  // stepgate_fatbin (kernels/fatbin.h)
 };
 
 class CudaDevice final : public Device {
