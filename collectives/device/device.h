@@ -162,6 +162,8 @@ class Device {
   virtual ~Device() = default;
 
   virtual const char* name() const noexcept = 0;  // "host", "cuda"
+  // Whether an operation has run when its call returns.
+  virtual bool immediate() const noexcept { return false; }
 
   // Zeroed memory, 256-byte aligned; nullptr when there is none (last_error says why).
   virtual void* allocate(std::size_t bytes, Memory kind) noexcept = 0;
