@@ -94,3 +94,7 @@ inline std::uint32_t atomicInc(std::uint32_t* p, std::uint32_t limit) {
   }
   return old;
 }
+// Relaxed, as CUDA's: sums of integers.
+inline unsigned long long atomicAdd(unsigned long long* p, unsigned long long value) {
+  return std::atomic_ref<unsigned long long>(*p).fetch_add(value, std::memory_order_relaxed);
+}

@@ -43,6 +43,10 @@ Code check_scan(const Scan& job) noexcept {
   if (job.total == nullptr && job.per_segment == nullptr && job.first_bad == nullptr) {
     return fail(Code::kInvalid, "scan: total, per_segment and first_bad are all null; give at least one");
   }
+  if ((job.epoch == nullptr) != (job.stamp == nullptr) || (job.unless_stamped && job.stamp == nullptr)) {
+    return fail(Code::kInvalid, "scan: epoch and stamp come together, and unless_stamped needs them");
+  }
+  if (job.unscale_by != nullptr) return fail(Code::kUnsupported, "scan: in place is not there yet");
   for (std::size_t i = 0; i < job.segments.size(); ++i) {
     if (const Code code = check_segment(job.segments[i], i, job.stored); code != Code::kOk) return code;
   }
@@ -86,9 +90,35 @@ Code check_fields(const char* operation, const double* fields) noexcept {
   return fields != nullptr ? Code::kOk : fail(Code::kInvalid, "%s: fields is null", operation);
 }
 
-Code check_ring(const RingView& ring) noexcept {
-  if (ring.records != nullptr && ring.head != nullptr) return Code::kOk;
-  return fail(Code::kInvalid, "publish: the ring is null");
+Code check_update(const ObserveUpdate& job) noexcept {
+  if (!is_multiplied(job.stored)) {
+    return fail(Code::kUnsupported,
+                "observe_update: element type %u; allowed: 0 (fp32), 1 (fp16), 2 (bf16), 3 (fp64)",
+                static_cast<unsigned>(job.stored));
+  }
+  if (job.total == nullptr) return fail(Code::kInvalid, "observe_update: total is null");
+  for (const void* data : {job.before, job.after, job.update}) {
+    if (data == nullptr && job.count != 0) {
+      return fail(Code::kInvalid, "observe_update: %llu elements and a null pointer",
+                  static_cast<unsigned long long>(job.count));
+    }
+    if (!aligned(data, job.stored)) {
+      return fail(Code::kInvalid, "observe_update: data at %p is not aligned to its elements of %zu bytes",
+                  data, element_size(job.stored));
+    }
+  }
+  return Code::kOk;
+}
+
+Code check_finish(const FinishStep& job) noexcept {
+  if (const Code code = check_block("finish_step", job.g, 0); code != Code::kOk) return code;
+  if (const Code code = check_slots("finish_step", job.slots, job.slot_count); code != Code::kOk) return code;
+  if (job.publish_sets != 0 && (job.ring.records == nullptr || job.ring.head == nullptr)) {
+    return fail(Code::kInvalid, "finish_step: the ring is null");
+  }
+  if (job.decide_set < 0) return Code::kOk;
+  const Code code = check_block("finish_step", job.g, static_cast<std::uint32_t>(job.decide_set));
+  return code == Code::kOk ? check_fields("finish_step", job.fields) : code;
 }
 
 Code check_copy(const char* operation, const void* to, const void* from, std::size_t bytes) noexcept {

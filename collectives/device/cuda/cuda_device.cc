@@ -45,6 +45,14 @@ Kernel apply_kernel(const Apply& job) {
   return job.stored == ElementType::kFp16 ? Kernel::stepgate_widen_fp16 : Kernel::stepgate_widen_bf16;
 }
 
+Kernel absorbed_kernel(ElementType stored) {
+  switch (element_size(stored)) {
+    case 2: return Kernel::stepgate_absorbed_16;
+    case 8: return Kernel::stepgate_absorbed_64;
+    default: return Kernel::stepgate_absorbed_32;
+  }
+}
+
 // What all launches of one scan share.
 kernels::ScanArguments scan_arguments(const Scan& job, const Scratch& scratch) {
   kernels::ScanArguments a{};
@@ -54,6 +62,9 @@ kernels::ScanArguments scan_arguments(const Scan& job, const Scratch& scratch) {
   a.segments = job.per_segment != nullptr ? job.per_segment : scratch.segments;
   a.total = job.total;
   a.first_bad = job.first_bad;
+  a.epoch = job.epoch;
+  a.stamp = job.stamp;
+  a.unless_stamped = job.unless_stamped;
   a.limits = kernels::scan_limits(job.stored, job.compute);
   return a;
 }
@@ -75,9 +86,7 @@ std::unique_ptr<CudaDevice> CudaDevice::create(const CudaDeviceOptions& options,
 
 bool CudaDevice::build(const CudaDeviceOptions& options, std::string* error) {
   if (options.driver == nullptr || options.image == nullptr) {
-    *error = options.driver == nullptr
-                 ? "CudaDevice: no driver was opened"
-                 : "CudaDevice: this build carries no CUDA kernels (it was configured without nvcc)";
+    *error = options.driver == nullptr ? "CudaDevice: no driver was opened" : cuda::kNoKernels;
     return false;
   }
   context_ = cuda::PrimaryContext::retain(options.driver, options.ordinal, error);
@@ -108,14 +117,6 @@ void* CudaDevice::allocate(std::size_t bytes, Memory kind) noexcept {
 void CudaDevice::release(void* memory, Memory kind) noexcept {
   const std::size_t bytes = memory_->release(memory, kind);
   if (bytes != 0) scratch_->forget(memory, bytes);
-}
-
-template <class... P, class... A>
-Code CudaDevice::on_stream(const char* operation, const cuda::Function<cuda::Result(P...)>& function,
-                           A... arguments) noexcept {
-  const cuda::Result r = context_->driver().call(function, arguments...);
-  if (r == cuda::Result::kSuccess) return Code::kOk;
-  return cuda::driver_failed(context_->driver(), operation, function.name, "", r);
 }
 
 Code CudaDevice::copy_in(Stream s, void* device, const void* from, std::size_t bytes) noexcept {
@@ -205,78 +206,34 @@ Code CudaDevice::launch_scan(Stream s, const Scan& job, const Scratch& scratch,
   return Code::kOk;
 }
 
+Shape CudaDevice::pass_over(std::uint64_t elements) const noexcept {
+  const kernels::ApplyTuning tuning = kernels::apply_tuning(context_->architecture());
+  const std::uint64_t per_block = tuning.warps_per_block * kernels::kWarpLanes * kApplyPerThread;
+  return shape_for(kernels::ceil_divide(elements, per_block), context_->multiprocessors(),
+                   tuning.blocks_per_sm, tuning.warps_per_block);
+}
+
 Code CudaDevice::apply(Stream s, const Apply& job) noexcept {
   if (const Code code = cuda::check_apply(job); code != Code::kOk) return code;
   if (job.count == 0) return Code::kOk;
   const ContextScope scope(*context_, "apply");
   if (!scope) return scope.code();
-  const kernels::ApplyTuning tuning = kernels::apply_tuning(context_->architecture());
-  const std::uint64_t per_block = tuning.warps_per_block * kernels::kWarpLanes * kApplyPerThread;
-  const Shape shape = shape_for(kernels::ceil_divide(job.count, per_block), context_->multiprocessors(),
-                                tuning.blocks_per_sm, tuning.warps_per_block);
   const kernels::ApplyArguments a{job.data, job.out, job.count, job.outputs};
-  return kernels_->launch("apply", apply_kernel(job), shape, s, a);
+  return kernels_->launch("apply", apply_kernel(job), pass_over(job.count), s, a);
 }
 
-template <class Arguments>
-Code CudaDevice::step_kernel(const char* operation, Kernel kernel, Stream s, const Arguments& a) noexcept {
-  const ContextScope scope(*context_, operation);
+Code CudaDevice::observe_update(Stream s, const ObserveUpdate& job) noexcept {
+  if (const Code code = cuda::check_update(job); code != Code::kOk) return code;
+  const ContextScope scope(*context_, "observe_update");
   if (!scope) return scope.code();
-  return kernels_->launch(operation, kernel, {1, kernels::kStepThreads}, s, a);
-}
-
-Code CudaDevice::block_kernel(const char* operation, Kernel kernel, Stream s, GateBlock* g,
-                              std::uint32_t set) noexcept {
-  if (const Code code = cuda::check_block(operation, g, set); code != Code::kOk) return code;
-  return step_kernel(operation, kernel, s, kernels::BlockArguments{g, set, 0});
-}
-
-Code CudaDevice::begin_step(Stream s, GateBlock* g) noexcept {
-  return block_kernel("begin_step", Kernel::stepgate_begin_step, s, g, 0);
-}
-
-Code CudaDevice::update_scale(Stream s, GateBlock* g) noexcept {
-  return block_kernel("update_scale", Kernel::stepgate_update_scale, s, g, 0);
-}
-
-Code CudaDevice::veto(Stream s, GateBlock* g) noexcept {
-  return block_kernel("veto", Kernel::stepgate_veto, s, g, 0);
-}
-
-Code CudaDevice::mark_applied(Stream s, GateBlock* g, std::uint32_t set) noexcept {
-  return block_kernel("mark_applied", Kernel::stepgate_mark_applied, s, g, set);
-}
-
-Code CudaDevice::summarize(Stream s, GateBlock* g, std::uint32_t set, const RangeSlot* slots,
-                           std::uint32_t slot_count, double* fields) noexcept {
-  if (const Code code = cuda::check_block("summarize", g, set); code != Code::kOk) return code;
-  if (const Code code = cuda::check_slots("summarize", slots, slot_count); code != Code::kOk) return code;
-  if (const Code code = cuda::check_fields("summarize", fields); code != Code::kOk) return code;
-  return step_kernel("summarize", Kernel::stepgate_summarize, s,
-                     kernels::SummarizeArguments{g, slots, fields, set, slot_count});
-}
-
-Code CudaDevice::decide(Stream s, GateBlock* g, std::uint32_t set, const double* fields) noexcept {
-  if (const Code code = cuda::check_block("decide", g, set); code != Code::kOk) return code;
-  if (const Code code = cuda::check_fields("decide", fields); code != Code::kOk) return code;
-  return step_kernel("decide", Kernel::stepgate_decide, s, kernels::DecideArguments{g, fields, set, 0});
-}
-
-Code CudaDevice::publish(Stream s, const GateBlock* g, std::uint32_t set, const RangeSlot* slots,
-                         std::uint32_t slot_count, RingView ring, const RecordExtras& extras) noexcept {
-  if (const Code code = cuda::check_block("publish", g, set); code != Code::kOk) return code;
-  if (const Code code = cuda::check_slots("publish", slots, slot_count); code != Code::kOk) return code;
-  if (const Code code = cuda::check_ring(ring); code != Code::kOk) return code;
-  const kernels::PublishArguments a{g,
-                                    slots,
-                                    ring.records,
-                                    ring.head,
-                                    set,
-                                    slot_count,
-                                    extras.timestamp_seconds,
-                                    extras.scan_seconds,
-                                    extras.agreement_seconds};
-  return step_kernel("publish", Kernel::stepgate_publish, s, a);
+  const Code cleared =
+      on_stream("observe_update", context_->driver().api().MemsetD8Async, address(job.total),
+                static_cast<unsigned char>(0), sizeof *job.total, static_cast<cuda::StreamHandle>(s));
+  if (cleared != Code::kOk) return cleared;
+  static_assert(sizeof(UpdateStats) == 3 * sizeof(unsigned long long), "the kernel counts in words");
+  const kernels::UpdateArguments a{job.before, job.after, job.update, job.count,
+                                   reinterpret_cast<unsigned long long*>(job.total)};
+  return kernels_->launch("observe_update", absorbed_kernel(job.stored), pass_over(job.count), s, a);
 }
 
 Code CudaDevice::synchronize(Stream s) noexcept {

@@ -23,6 +23,7 @@
 #include <string>
 
 #include "collectives/device/cuda/context.h"
+#include "collectives/device/cuda/error_text.h"
 #include "collectives/device/cuda/kernels/tuning.h"
 #include "collectives/device/cuda/launch.h"
 #include "collectives/device/cuda/memory.h"
@@ -34,7 +35,7 @@ namespace stepgate::device {
 struct CudaDeviceOptions {
   std::shared_ptr<cuda::Driver> driver;
   int ordinal = 0;
-  const void* image = nullptr;  // the fatbin of this build's kernels
+  const void* image = nullptr;  // stepgate_fatbin (kernels/fatbin.h)
 };
 
 class CudaDevice final : public Device {
@@ -44,6 +45,8 @@ class CudaDevice final : public Device {
 
   const char* name() const noexcept override { return "cuda"; }
   int ordinal() const noexcept { return context_->ordinal(); }
+  // The primary context of its device, in which everything happens.
+  cuda::ContextHandle context() const noexcept { return context_->handle(); }
 
   void* allocate(std::size_t bytes, Memory kind) noexcept override;
   void release(void* memory, Memory kind) noexcept override;
@@ -54,15 +57,22 @@ class CudaDevice final : public Device {
   Code scan(Stream s, const Scan& job) noexcept override;
   Code apply(Stream s, const Apply& job) noexcept override;
 
-  Code begin_step(Stream s, GateBlock* g) noexcept override;
-  Code summarize(Stream s, GateBlock* g, std::uint32_t set, const RangeSlot* slots, std::uint32_t slot_count,
-                 double* fields) noexcept override;
+  Code observe_update(Stream s, const ObserveUpdate& job) noexcept override;
+
+  Code begin_step(Stream s, const BeginStep& job) noexcept override;
+  Code summarize(Stream s, const Summarize& job) noexcept override;
   Code decide(Stream s, GateBlock* g, std::uint32_t set, const double* fields) noexcept override;
-  Code update_scale(Stream s, GateBlock* g) noexcept override;
+  Code finish_step(Stream s, const FinishStep& job) noexcept override;
   Code veto(Stream s, GateBlock* g) noexcept override;
   Code mark_applied(Stream s, GateBlock* g, std::uint32_t set) noexcept override;
-  Code publish(Stream s, const GateBlock* g, std::uint32_t set, const RangeSlot* slots,
-               std::uint32_t slot_count, RingView ring, const RecordExtras& extras) noexcept override;
+
+  Mark create_mark() noexcept override;
+  void release_mark(Mark mark) noexcept override;
+  Code record(Stream s, Mark mark) noexcept override;
+  Code wait(Stream s, Mark mark) noexcept override;
+  CaptureState capture_state(Stream s) noexcept override;
+  bool reaches(const void* p) noexcept override;
+
   Code synchronize(Stream s) noexcept override;
 
   const char* last_error() const noexcept override;
@@ -79,9 +89,14 @@ class CudaDevice final : public Device {
   // One driver function on a stream, the context being current.
   template <class... P, class... A>
   Code on_stream(const char* operation, const cuda::Function<cuda::Result(P...)>& function,
-                 A... arguments) noexcept;
+                 A... arguments) noexcept {
+    const cuda::Result r = context_->driver().call(function, arguments...);
+    if (r == cuda::Result::kSuccess) return Code::kOk;
+    return cuda::driver_failed(context_->driver(), operation, function.name, "", r);
+  }
   template <class Arguments>
   Code step_kernel(const char* operation, cuda::Kernel kernel, Stream s, const Arguments& a) noexcept;
+  cuda::Shape pass_over(std::uint64_t elements) const noexcept;
   Code block_kernel(const char* operation, cuda::Kernel kernel, Stream s, GateBlock* g,
                     std::uint32_t set) noexcept;
 

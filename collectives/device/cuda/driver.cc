@@ -50,6 +50,10 @@ std::string too_old(int have, int needed) {
 
 }  // namespace
 
+int built_version() noexcept {
+  return STEPGATE_CUDA_MAJOR * 1000;
+}
+
 std::string version_text(int version) {
   return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
 }

@@ -42,11 +42,13 @@ class CallWatcher {
   virtual void called(const char* function, Result result) noexcept = 0;
 };
 
+// The CUDA release that a driver must offer for the kernels of this build: 1000 * major + 10 * minor. A
+// driver runs kernels of its own major release, whatever the minor, and older ones; so the minor is 0.
+int built_version() noexcept;
+
 struct DriverOptions {
   std::string library = "libcuda.so.1";  // by name: the dynamic loader's search; or a path
-  // CUDA release that the driver must offer: 1000 * major + 10 * minor. A driver runs kernels of its
-  // own major release and older ones.
-  int needed_version = 13000;
+  int needed_version = built_version();
 };
 
 class Driver {

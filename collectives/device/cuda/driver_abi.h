@@ -107,6 +107,7 @@ inline constexpr int kAbiVersion = 12000;
   X(DevicePrimaryCtxRetain, "", (ContextHandle * context, DeviceId device))                            \
   X(DevicePrimaryCtxRelease, "_v2", (DeviceId device))                                                 \
   X(CtxGetCurrent, "", (ContextHandle * context))                                                      \
+  X(CtxGetDevice, "", (DeviceId * device))                                                             \
   X(CtxPushCurrent, "_v2", (ContextHandle context))                                                    \
   X(CtxPopCurrent, "_v2", (ContextHandle * context))                                                   \
   X(ModuleLoadData, "", (ModuleHandle * module, const void* image))                                    \
@@ -126,6 +127,12 @@ inline constexpr int kAbiVersion = 12000;
   X(StreamDestroy, "_v2", (StreamHandle stream))                                                       \
   X(StreamSynchronize, "", (StreamHandle stream))                                                      \
   X(ThreadExchangeStreamCaptureMode, "", (CaptureMode * mode))                                         \
+  X(PointerGetAttribute, "", (void* value, PointerAttribute attribute, DevicePtr pointer))             \
+  X(StreamIsCapturing, "", (StreamHandle stream, CaptureStatus * status))                              \
+  X(StreamWaitEvent, "", (StreamHandle stream, EventHandle event, unsigned flags))                     \
+  X(EventCreate, "", (EventHandle * event, unsigned flags))                                            \
+  X(EventRecord, "", (EventHandle event, StreamHandle stream))                                         \
+  X(EventDestroy, "_v2", (EventHandle event))                                                          \
   X(LaunchKernel, "",                                                                                  \
     (FunctionHandle function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,     \
      unsigned block_y, unsigned block_z, unsigned shared_bytes, StreamHandle stream, void** arguments, \
@@ -135,16 +142,10 @@ inline constexpr int kAbiVersion = 12000;
 #define STEPGATE_CUDA_OPTIONAL(X)                                                                         \
   X(GetErrorString, "", (Result error, const char** text))                                                \
   X(FuncLoad, "", (FunctionHandle function))                                                              \
-  X(PointerGetAttribute, "", (void* value, PointerAttribute attribute, DevicePtr pointer))                \
   X(MemcpyAsync, "", (DevicePtr to, DevicePtr from, std::size_t bytes, StreamHandle stream))              \
-  X(StreamIsCapturing, "", (StreamHandle stream, CaptureStatus * status))                                 \
   X(StreamQuery, "", (StreamHandle stream))                                                               \
-  X(StreamWaitEvent, "", (StreamHandle stream, EventHandle event, unsigned flags))                        \
-  X(EventCreate, "", (EventHandle * event, unsigned flags))                                               \
-  X(EventRecord, "", (EventHandle event, StreamHandle stream))                                            \
   X(EventQuery, "", (EventHandle event))                                                                  \
   X(EventSynchronize, "", (EventHandle event))                                                            \
-  X(EventDestroy, "_v2", (EventHandle event))                                                             \
   X(StreamBeginCapture, "_v2", (StreamHandle stream, CaptureMode mode))                                   \
   X(StreamEndCapture, "", (StreamHandle stream, GraphHandle * graph))                                     \
   X(GraphInstantiateWithFlags, "", (GraphExecHandle * exec, GraphHandle graph, unsigned long long flags)) \

@@ -1,6 +1,9 @@
 #include "collectives/device/cuda/launch.h"
 
+#include <cstring>
+
 #include "collectives/device/cuda/error_text.h"
+#include "collectives/device/cuda/kernels/fatbin.h"
 
 namespace stepgate::device::cuda {
 namespace {
@@ -21,6 +24,14 @@ const char* image_hint(Result r) {
   }
 }
 
+std::string load_error(const Driver& driver, const void* image, Result r) {
+  if (std::strncmp(static_cast<const char*>(image), kernels::kStubText, sizeof kernels::kStubText - 1) == 0) {
+    return kNoKernels;
+  }
+  driver_failed(driver, "create", driver.api().ModuleLoadData.name, "", r);
+  return std::string(last_text()) + image_hint(r);
+}
+
 }  // namespace
 
 const char* kernel_name(Kernel kernel) noexcept {
@@ -34,8 +45,7 @@ std::unique_ptr<KernelSet> KernelSet::load(const PrimaryContext& context, const 
   const Result r = driver.call(driver.api().ModuleLoadData, &set->module_, image);
   if (r != Result::kSuccess) {
     set->module_ = nullptr;
-    driver_failed(driver, "create", driver.api().ModuleLoadData.name, "", r);
-    *error = std::string(last_text()) + image_hint(r);
+    *error = load_error(driver, image, r);
     return nullptr;
   }
   return set->resolve(error) ? std::move(set) : nullptr;

@@ -26,6 +26,10 @@ enum class Kernel : std::uint32_t {
       kCount
 };
 
+// What a build without nvcc says of its image.
+inline constexpr char kNoKernels[] =
+    "CudaDevice: this build carries no CUDA kernels (it was configured without nvcc)";
+
 const char* kernel_name(Kernel kernel) noexcept;
 
 struct Shape {

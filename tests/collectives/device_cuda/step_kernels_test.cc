@@ -26,11 +26,21 @@ struct Ring {
   std::uint64_t head = 0;
 };
 
+constexpr std::size_t kTableSlots = 300;
+
+struct Table {
+  std::vector<RangeSlot> slots[2] = {std::vector<RangeSlot>(kTableSlots),
+                                     std::vector<RangeSlot>(kTableSlots)};
+  std::uint64_t stamps[2] = {};
+};
+
 // One rank's state, driven twice: by the host's functions, and by kernels.
 struct Side {
-  Zeroed<GateBlock> block;
+  Zeroed<GateBlock> block, mirror;
   double fields[kSummaryFields] = {};
+  std::vector<RangeSlot> slots;
   Ring ring;
+  Table table;
 };
 
 class StepKernels : public testing::Test {
@@ -63,30 +73,49 @@ class StepKernels : public testing::Test {
       s.live = random_() % 5 != 0;
       s.set = random_() % 3 == 0 ? 1 : 0;
       if (bad && random_() % 2 == 0) s.reduced.inf = s.local.nan = 1;
+      if (random_() % 9 == 0) s.reduced_step = random_() % 4;
+      if (random_() % 9 == 0) s.local_step = random_() % 4;
+      s.first_bad_segment = static_cast<std::int32_t>(random_() % 5) - 1;
     }
     return slots;
   }
 
   void expect_equal(const char* after) {
     EXPECT_TRUE(host_.block == kernel_.block) << "block after " << after;
+    EXPECT_TRUE(host_.mirror == kernel_.mirror) << "mirror after " << after;
     EXPECT_EQ(std::memcmp(host_.fields, kernel_.fields, sizeof host_.fields), 0) << "summary after " << after;
     EXPECT_EQ(host_.ring.head, kernel_.ring.head);
-    EXPECT_EQ(std::memcmp(host_.ring.records.data(), kernel_.ring.records.data(),
-                          sizeof(StepRecord) * kRingRecords),
-              0)
-        << "ring after " << after;
+    expect_same(host_.ring.records, kernel_.ring.records, "ring", after);
+    expect_same(host_.slots, kernel_.slots, "slots", after);
+    for (int turn = 0; turn < 2; ++turn) {
+      expect_same(host_.table.slots[turn], kernel_.table.slots[turn], "table", after);
+      EXPECT_EQ(host_.table.stamps[turn], kernel_.table.stamps[turn]) << turn << " after " << after;
+    }
   }
+  template <class T>
+  void expect_same(const std::vector<T>& a, const std::vector<T>& b, const char* what, const char* after) {
+    ASSERT_EQ(a.size(), b.size());
+    if (a.empty()) return;
+    EXPECT_EQ(std::memcmp(a.data(), b.data(), a.size() * sizeof(T)), 0) << what << " after " << after;
+  }
+  void take(const std::vector<RangeSlot>& slots) { host_.slots = kernel_.slots = slots; }
+  std::uint32_t count(const Side& s) const { return static_cast<std::uint32_t>(s.slots.size()); }
 
-  void begin_step() {
-    device_.begin_step(nullptr, block(host_));
-    run_kernel("stepgate_begin_step", 1, 32, cuda::BlockArguments{block(kernel_), 0, 0});
+  void begin_step(bool mirrored = true) {
+    GateBlock* const mirrors[] = {mirrored ? host_.mirror.value : nullptr,
+                                  mirrored ? kernel_.mirror.value : nullptr};
+    ASSERT_EQ(device_.begin_step(nullptr, {block(host_), host_.slots.data(), count(host_), mirrors[0]}),
+              device::Code::kOk);
+    run_kernel("stepgate_begin_step", 1, 64,
+               cuda::BeginArguments{block(kernel_), kernel_.slots.data(), mirrors[1], count(kernel_), 0});
     expect_equal("begin_step");
   }
-  void summarize(std::uint32_t set, const std::vector<RangeSlot>& slots) {
-    const auto n = static_cast<std::uint32_t>(slots.size());
-    device_.summarize(nullptr, block(host_), set, slots.data(), n, host_.fields);
+  void summarize(std::uint32_t set, bool attributing = true, bool veto = false) {
+    device_.summarize(nullptr,
+                      {block(host_), set, host_.slots.data(), count(host_), host_.fields, attributing, veto});
     run_kernel("stepgate_summarize", 1, 64,
-               cuda::SummarizeArguments{block(kernel_), slots.data(), kernel_.fields, set, n});
+               cuda::SummarizeArguments{block(kernel_), kernel_.slots.data(), kernel_.fields, set,
+                                        count(kernel_), attributing, veto});
     expect_equal("summarize");
   }
   void decide(std::uint32_t set) {
@@ -94,23 +123,45 @@ class StepKernels : public testing::Test {
     run_kernel("stepgate_decide", 1, 32, cuda::DecideArguments{block(kernel_), kernel_.fields, set, 0});
     expect_equal("decide");
   }
-  void finish(std::uint32_t set, const std::vector<RangeSlot>& slots) {
+  void mark_applied(std::uint32_t set) {
     device_.mark_applied(nullptr, block(host_), set);
     run_kernel("stepgate_mark_applied", 1, 32, cuda::BlockArguments{block(kernel_), set, 0});
     expect_equal("mark_applied");
-    device_.update_scale(nullptr, block(host_));
-    run_kernel("stepgate_update_scale", 1, 32, cuda::BlockArguments{block(kernel_), 0, 0});
-    expect_equal("update_scale");
-    publish(set, slots);
   }
-  void publish(std::uint32_t set, const std::vector<RangeSlot>& slots) {
-    const auto n = static_cast<std::uint32_t>(slots.size());
-    device_.publish(nullptr, block(host_), set, slots.data(), n,
-                    {host_.ring.records.data(), &host_.ring.head}, {1.5, 0.25, 0.125});
-    run_kernel("stepgate_publish", 1, 64,
-               cuda::PublishArguments{block(kernel_), slots.data(), kernel_.ring.records.data(),
-                                      &kernel_.ring.head, set, n, 1.5, 0.25, 0.125});
-    expect_equal("publish");
+  void finish(std::int32_t decided, std::uint32_t published, bool shown = true) {
+    const auto table = [shown](Side& s) {
+      return device::TableView{{s.table.slots[0].data(), s.table.slots[1].data()},
+                               shown ? s.table.stamps : nullptr};
+    };
+    const device::FinishStep job{.g = block(host_),
+                                 .decide_set = decided,
+                                 .fields = host_.fields,
+                                 .publish_sets = published,
+                                 .slots = host_.slots.data(),
+                                 .slot_count = count(host_),
+                                 .ring = {host_.ring.records.data(), &host_.ring.head},
+                                 .extras = {1.5, 0.25, 0.125},
+                                 .table = table(host_),
+                                 .mirror = shown ? host_.mirror.value : nullptr};
+    ASSERT_EQ(device_.finish_step(nullptr, job), device::Code::kOk);
+    const device::TableView t = table(kernel_);
+    run_kernel("stepgate_finish_step", 1, 128,
+               cuda::FinishArguments{block(kernel_),
+                                     kernel_.fields,
+                                     kernel_.slots.data(),
+                                     kernel_.ring.records.data(),
+                                     &kernel_.ring.head,
+                                     {t.slots[0], t.slots[1]},
+                                     t.stamps,
+                                     shown ? kernel_.mirror.value : nullptr,
+                                     1.5,
+                                     0.25,
+                                     0.125,
+                                     decided,
+                                     published,
+                                     count(kernel_),
+                                     0});
+    expect_equal("finish_step");
   }
 
   std::mt19937_64 random_{test_seed()};
@@ -124,18 +175,53 @@ TEST_F(StepKernels, StepsOfAnySize) {
   for (const std::size_t n : {0, 5, 128, 129, 300}) {
     for (const bool bad : {false, true}) {
       SCOPED_TRACE(n);
-      const std::vector<RangeSlot> slots = random_slots(n, bad);
+      take(random_slots(n, bad));
       begin_step();
       for (const std::uint32_t set : {0u, 1u}) {
-        summarize(set, slots);
+        summarize(set, n % 2 == 0);
         decide(set);
         ++(block(host_)->sets[set].decision.skip ? skipped : applied);
-        finish(set, slots);
+        mark_applied(set);
       }
+      finish(-1, 3);
     }
   }
   EXPECT_GT(applied, 3);
   EXPECT_GT(skipped, 3);
+}
+
+// The decision, the scale, several records, the table and the block in one launch.
+TEST_F(StepKernels, FinishDoesItAll) {
+  for (const std::uint32_t published : {0u, 1u, 0x81u, 0xffu}) {
+    for (const bool shown : {true, false}) {
+      SCOPED_TRACE(published);
+      take(random_slots(40, false));
+      begin_step(shown);
+      summarize(1);
+      summarize(0);
+      decide(1);
+      summarize(0);
+      finish(0, published, shown);
+    }
+  }
+  EXPECT_EQ(kernel_.ring.head, 2u * (0 + 1 + 2 + 8));
+  EXPECT_EQ(kernel_.table.stamps[1], 7u);
+  EXPECT_EQ(kernel_.table.stamps[0], 0u);
+}
+
+// A slot of another step vetoes, and takes the attribution away.
+TEST_F(StepKernels, StampsOfAnotherStep) {
+  for (int round = 0; round < 12; ++round) {
+    std::vector<RangeSlot> slots = random_slots(3, round % 3 == 0);
+    for (RangeSlot& s : slots) {
+      s.reduced_step = random_() % 4 == 0 ? kNeverScanned : block(host_)->step + 1;
+      s.local_step = random_() % 4 == 0 ? block(host_)->step : block(host_)->step + 1;
+    }
+    take(slots);
+    begin_step();
+    summarize(0);
+    finish(0, 1);
+  }
 }
 
 TEST_F(StepKernels, ApplyModeCountsProductsThatOverflow) {
@@ -144,22 +230,30 @@ TEST_F(StepKernels, ApplyModeCountsProductsThatOverflow) {
     block(*s)->scaler.scale = 0x1p-10;
   }
   std::vector<RangeSlot> slots = random_slots(3, false);
-  for (RangeSlot& s : slots) s.live = 1, s.set = 0, s.reduced.abs_max = 1000;
+  for (RangeSlot& s : slots) s.live = 1, s.set = 0, s.reduced.abs_max = 1000, s.reduced_step = 0;
+  take(slots);
   begin_step();
-  summarize(0, slots);
+  summarize(0);
   decide(0);
   EXPECT_EQ(block(host_)->sets[0].decision.reason, Reason::kInf);
 }
 
 TEST_F(StepKernels, VetoSkipsAndIsSeen) {
-  begin_step();
-  device_.veto(nullptr, block(host_));
-  run_kernel("stepgate_veto", 1, 32, cuda::BlockArguments{block(kernel_), 0, 0});
-  expect_equal("veto");
-  summarize(0, random_slots(4, false));
-  decide(0);
-  EXPECT_EQ(block(kernel_)->sets[0].decision.reason, Reason::kVeto);
-  EXPECT_EQ(block(kernel_)->sets[0].outputs.found_inf, 1.0f);
+  for (const bool asked : {false, true}) {  // by its own operation, and by summarize
+    std::vector<RangeSlot> slots = random_slots(4, false);
+    for (RangeSlot& s : slots) s.reduced_step = 0;
+    take(slots);
+    begin_step();
+    if (!asked) {
+      device_.veto(nullptr, block(host_));
+      run_kernel("stepgate_veto", 1, 32, cuda::BlockArguments{block(kernel_), 0, 0});
+      expect_equal("veto");
+    }
+    summarize(0, true, asked);
+    decide(0);
+    EXPECT_EQ(block(kernel_)->sets[0].decision.reason, Reason::kVeto);
+    EXPECT_EQ(block(kernel_)->sets[0].outputs.found_inf, 1.0f);
+  }
 }
 
 // Ranks that disagree, sums of another step, too few contributors: whatever decide may meet.
@@ -167,23 +261,27 @@ TEST_F(StepKernels, StrangeSums) {
   for (Side* s : {&host_, &kernel_}) block(*s)->policy.world = 4;
   for (int round = 0; round < 21; ++round) {
     SCOPED_TRACE(round);
+    take(random_slots(6, round % 3 == 0));
     begin_step();
-    summarize(0, random_slots(6, round % 3 == 0));
+    summarize(0);
     for (int i = 0; i < kSummaryFields; ++i) {
       const double factor = round % 2 == 0 ? 4 : 1 + static_cast<double>(random_() % 5);
       host_.fields[i] = kernel_.fields[i] = host_.fields[i] * factor;
     }
     if (round % 7 == 6) host_.fields[kSumStep] = kernel_.fields[kSumStep] = 3;
-    decide(0);
-    finish(0, {});
+    if (round % 5 == 0) decide(0);
+    finish(round % 5 == 0 ? -1 : 0, 1);
   }
 }
 
 TEST_F(StepKernels, RingGoesRound) {
   host_.ring.head = kernel_.ring.head = kRingRecords - 2;
   begin_step();
-  for (int i = 0; i < 5; ++i) publish(0, random_slots(2, false));
-  EXPECT_EQ(kernel_.ring.head, kRingRecords + 3);
+  for (int i = 0; i < 3; ++i) {
+    take(random_slots(2, false));
+    finish(-1, 3);
+  }
+  EXPECT_EQ(kernel_.ring.head, kRingRecords + 4);
   EXPECT_EQ(kernel_.ring.records[2].sequence, kRingRecords + 3);
 }
 

@@ -94,7 +94,11 @@ DeviceJob::DeviceJob(Device& device, device::Stream s, const JobPlan& plan)
       ring_(device, sizeof(StepRecord) * kRingRecords, Memory::kMapped),
       head_(device, sizeof(std::uint64_t), Memory::kMapped),
       mirror_(device, sizeof(GateBlock), Memory::kMapped),
-      slots_mirror_(device, sizeof(RangeSlot) * plan.ranges.size(), Memory::kMapped) {
+      slots_mirror_(device, sizeof(RangeSlot) * plan.ranges.size(), Memory::kMapped),
+      begun_(device, sizeof(GateBlock), Memory::kMapped),
+      finished_(device, sizeof(GateBlock), Memory::kMapped),
+      table_(device, 2 * sizeof(RangeSlot) * plan.ranges.size(), Memory::kMapped),
+      stamps_(device, 2 * sizeof(std::uint64_t), Memory::kMapped) {
   for (const RangeData& r : plan.ranges) {
     Range made{{device, r.bytes.size(), Memory::kDevice},
                {device, sizeof(GradStats) * r.counts.size(), Memory::kMapped},
@@ -108,7 +112,8 @@ DeviceJob::DeviceJob(Device& device, device::Stream s, const JobPlan& plan)
     }
     ranges_.push_back(std::move(made));
   }
-  for (const Held* h : {&block_, &slots_, &fields_, &ring_, &head_, &mirror_, &slots_mirror_}) {
+  for (const Held* h : {&block_, &slots_, &fields_, &ring_, &head_, &mirror_, &slots_mirror_, &begun_,
+                        &finished_, &table_, &stamps_}) {
     usable_ = usable_ && h->as<void>() != nullptr;
   }
 }
@@ -147,6 +152,8 @@ device::Scan DeviceJob::scan_of(std::size_t range, bool local) const {
   job.total = local ? &slot->local : &slot->reduced;
   if (local) job.per_segment = ranges_[range].per_segment.as<GradStats>();
   if (local) job.first_bad = &slot->first_bad_segment;
+  job.epoch = &block_.as<GateBlock>()->step;
+  job.stamp = local ? &slot->local_step : &slot->reduced_step;
   return job;
 }
 
@@ -163,33 +170,33 @@ bool DeviceJob::fill(std::size_t range, Spoil spoil, std::string* error) {
 }
 
 bool DeviceJob::scans(std::string* error) {
+  std::vector<device::Scan> reduced;
   for (std::size_t i = 0; i < ranges_.size(); ++i) {
-    const GradStats nothing{};  // a small copy_in has read it when it returns
-    const std::int32_t none = -1;
-    RangeSlot* slot = slots_.as<RangeSlot>() + i;
-    const bool good =
-        ok(device_.copy_in(stream_, &slot->local, &nothing, sizeof nothing), "clear", error) &&
-        ok(device_.copy_in(stream_, &slot->first_bad_segment, &none, sizeof none), "clear", error) &&
-        ok(device_.scan(stream_, scan_of(i, true)), "local scan", error) &&
-        ok(device_.scan(stream_, scan_of(i, false)), "reduced scan", error);
-    if (!good) return false;
+    if (!ok(device_.scan(stream_, scan_of(i, true)), "local scan", error)) return false;
+    reduced.push_back(scan_of(i, false));
   }
-  return true;
+  return ok(device_.scan_all(stream_, reduced), "reduced scans", error);
 }
 
 bool DeviceJob::decides(std::string* error) {
   GateBlock* g = block_.as<GateBlock>();
-  const RangeSlot* slots = slots_.as<RangeSlot>();
+  RangeSlot* slots = slots_.as<RangeSlot>();
+  RangeSlot* table = table_.as<RangeSlot>();
   const auto count = static_cast<std::uint32_t>(ranges_.size());
-  const std::uint32_t attributing = 1;
-  return ok(device_.copy_in(stream_, &g->attributing, &attributing, sizeof attributing), "attributing",
-            error) &&
-         ok(device_.summarize(stream_, g, 0, slots, count, fields_.as<double>()), "summarize", error) &&
-         ok(device_.decide(stream_, g, 0, fields_.as<double>()), "decide", error) &&
-         ok(device_.update_scale(stream_, g), "update_scale", error) &&
-         ok(device_.publish(stream_, g, 0, slots, count, {ring_.as<StepRecord>(), head_.as<std::uint64_t>()},
-                            {1, 2, 3}),
-            "publish", error);
+  const device::Summarize summarize{
+      .g = g, .slots = slots, .slot_count = count, .fields = fields_.as<double>(), .attributing = true};
+  const device::FinishStep finish{.g = g,
+                                  .decide_set = 0,
+                                  .fields = fields_.as<double>(),
+                                  .publish_sets = 1,
+                                  .slots = slots,
+                                  .slot_count = count,
+                                  .ring = {ring_.as<StepRecord>(), head_.as<std::uint64_t>()},
+                                  .extras = {1, 2, 3},
+                                  .table = {{table, table + count}, stamps_.as<std::uint64_t>()},
+                                  .mirror = finished_.as<GateBlock>()};
+  return ok(device_.summarize(stream_, summarize), "summarize", error) &&
+         ok(device_.finish_step(stream_, finish), "finish_step", error);
 }
 
 bool DeviceJob::applies(std::string* error) {
@@ -221,7 +228,11 @@ bool DeviceJob::mirrors(std::string* error) {
 
 bool DeviceJob::enqueue_step(Spoil spoil, std::string* error) {
   GateBlock* g = block_.as<GateBlock>();
-  return ok(device_.begin_step(stream_, g), "begin_step", error) && scans(error) &&
+  const device::BeginStep begin{.g = g,
+                                .slots = slots_.as<RangeSlot>(),
+                                .slot_count = static_cast<std::uint32_t>(ranges_.size()),
+                                .mirror = begun_.as<GateBlock>()};
+  return ok(device_.begin_step(stream_, begin), "begin_step", error) && scans(error) &&
          (spoil != Spoil::kVeto || ok(device_.veto(stream_, g), "veto", error)) && decides(error) &&
          applies(error) && mirrors(error);
 }
@@ -232,6 +243,12 @@ bool DeviceJob::collect(JobTrace* trace, std::string* error) {
   t.block = *mirror_.as<GateBlock>();
   const auto* slots = slots_mirror_.as<RangeSlot>();
   t.slots.assign(slots, slots + ranges_.size());
+  t.begun = *begun_.as<GateBlock>();
+  t.finished = *finished_.as<GateBlock>();
+  const std::size_t turn = t.block.step % 2;
+  const auto* table = table_.as<RangeSlot>() + turn * ranges_.size();
+  t.published.assign(table, table + ranges_.size());
+  t.stamp = stamps_.as<std::uint64_t>()[turn];
   for (std::size_t i = 0; i < ranges_.size(); ++i) {
     const auto* each = ranges_[i].per_segment.as<GradStats>();
     t.per_segment.insert(t.per_segment.end(), each, each + ranges_[i].segments.size());
@@ -289,6 +306,10 @@ std::string difference(const JobTrace& got, const JobTrace& want) {
     if (!same(a.slots, b.slots)) return step + "slots";
     if (!same(a.per_segment, b.per_segment)) return step + "statistics per segment";
     if (!same(&a.block, &b.block, sizeof(GateBlock))) return step + "block";
+    if (!same(&a.begun, &b.begun, sizeof(GateBlock))) return step + "block at its begin";
+    if (!same(&a.finished, &b.finished, sizeof(GateBlock))) return step + "block at its end";
+    if (a.stamp != b.stamp || a.stamp != i + 1) return step + "stamp of the table";
+    if (!same(a.published, b.published)) return step + "table";
     if (!same(a.gradients, b.gradients)) return step + "gradients";
     if (!same(a.widened, b.widened)) return step + "widened gradients";
   }

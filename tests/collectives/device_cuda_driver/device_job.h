@@ -57,6 +57,9 @@ JobPlan random_plan(std::uint64_t seed);
 // Everything a step leaves behind.
 struct StepTrace {
   GateBlock block;
+  GateBlock begun, finished;         // as the host was shown them
+  std::vector<RangeSlot> published;  // the table's turn of the step
+  std::uint64_t stamp;
   std::vector<RangeSlot> slots;
   std::vector<GradStats> per_segment;
   std::vector<unsigned char> gradients;
@@ -101,7 +104,7 @@ class DeviceJob {
   device::Device& device_;
   device::Stream stream_;
   const JobPlan& plan_;
-  Held block_, slots_, fields_, ring_, head_, mirror_, slots_mirror_;
+  Held block_, slots_, fields_, ring_, head_, mirror_, slots_mirror_, begun_, finished_, table_, stamps_;
   std::vector<Range> ranges_;
   bool usable_ = true;
 };

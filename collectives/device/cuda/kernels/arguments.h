@@ -51,27 +51,30 @@ struct ScanArguments {
   GradStats* groups;   // one slot per group of this launch
   GradStats* bundles;  // one slot per bundle
   std::uint32_t* tickets;
-  GradStats* segments;      // results, one per segment of the whole range
-  GradStats* total;         // the range together; or nullptr
-  std::int32_t* first_bad;  // first segment with inf or NaN, else -1; or nullptr
+  GradStats* segments;         // results, one per segment of the whole range
+  GradStats* total;            // the range together; or nullptr
+  std::int32_t* first_bad;     // first segment with inf or NaN, else -1; or nullptr
+  const std::uint64_t* epoch;  // the step that the results speak of; or nullptr
+  std::uint64_t* stamp;        // receives *epoch once the results are there
   ScanLimits limits;
   std::uint32_t first_segment;   // of this launch, counted in the range
   std::uint32_t segment_count;   // of this launch
   std::uint32_t range_segments;  // of the whole range
   std::uint32_t group_count;     // of this launch
   std::uint32_t group_log2;
-  std::uint32_t finish;  // fold all segments of the range into total and first_bad
-  std::uint32_t reserved[2];
+  std::uint32_t finish;          // fold all segments of the range into total and first_bad
+  std::uint32_t unless_stamped;  // nothing is done where *stamp is *epoch already
+  std::uint32_t reserved;
   std::uint32_t first_group[kSegmentsPerLaunch];  // per segment; each has one group at least
   ScanSegment segment[kSegmentsPerLaunch];
 };
 static_assert(sizeof(ScanLimits) == 48 && sizeof(ScanSegment) == 16,
               "kernel arguments: host and device agree");
-static_assert(offsetof(ScanArguments, limits) == 48, "kernel arguments: host and device agree");
-static_assert(offsetof(ScanArguments, first_segment) == 96, "kernel arguments: host and device agree");
-static_assert(offsetof(ScanArguments, first_group) == 128, "kernel arguments: host and device agree");
-static_assert(offsetof(ScanArguments, segment) == 896, "kernel arguments: host and device agree");
-static_assert(sizeof(ScanArguments) == 3968, "a kernel takes 4,096 bytes of arguments at most");
+static_assert(offsetof(ScanArguments, limits) == 64, "kernel arguments: host and device agree");
+static_assert(offsetof(ScanArguments, first_segment) == 112, "kernel arguments: host and device agree");
+static_assert(offsetof(ScanArguments, first_group) == 144, "kernel arguments: host and device agree");
+static_assert(offsetof(ScanArguments, segment) == 912, "kernel arguments: host and device agree");
+static_assert(sizeof(ScanArguments) == 3984, "a kernel takes 4,096 bytes of arguments at most");
 
 struct ApplyArguments {
   void* data;
@@ -81,7 +84,7 @@ struct ApplyArguments {
 };
 static_assert(sizeof(ApplyArguments) == 32, "kernel arguments: host and device agree");
 
-// begin_step, update_scale, veto, mark_applied (which alone reads `set`).
+// veto, mark_applied (which alone reads `set`).
 struct BlockArguments {
   GateBlock* block;
   std::uint32_t set;
@@ -89,14 +92,25 @@ struct BlockArguments {
 };
 static_assert(sizeof(BlockArguments) == 16, "kernel arguments: host and device agree");
 
+struct BeginArguments {
+  GateBlock* block;
+  RangeSlot* slots;
+  GateBlock* mirror;  // mapped host memory; or nullptr
+  std::uint32_t slot_count;
+  std::uint32_t reserved;
+};
+static_assert(sizeof(BeginArguments) == 32, "kernel arguments: host and device agree");
+
 struct SummarizeArguments {
   GateBlock* block;
   const RangeSlot* slots;
   double* fields;  // kSummaryFields of them
   std::uint32_t set;
   std::uint32_t slot_count;
+  std::uint32_t attributing;
+  std::uint32_t veto;
 };
-static_assert(sizeof(SummarizeArguments) == 32, "kernel arguments: host and device agree");
+static_assert(sizeof(SummarizeArguments) == 40, "kernel arguments: host and device agree");
 
 struct DecideArguments {
   GateBlock* block;
@@ -106,19 +120,35 @@ struct DecideArguments {
 };
 static_assert(sizeof(DecideArguments) == 24, "kernel arguments: host and device agree");
 
-// records and head are mapped host memory. The three times are frozen by a capture: pass 0 there.
-struct PublishArguments {
-  const GateBlock* block;
+// records, head, tables, stamps and mirror are mapped host memory. The three times are frozen by a
+// capture: pass 0 there.
+struct FinishArguments {
+  GateBlock* block;
+  const double* fields;  // of decide_set
   const RangeSlot* slots;
   StepRecord* records;  // kRingRecords entries
   std::uint64_t* head;
-  std::uint32_t set;
-  std::uint32_t slot_count;
+  RangeSlot* table[2];
+  std::uint64_t* table_stamps;  // 2 entries; nullptr: no table
+  GateBlock* mirror;            // or nullptr
   double timestamp_seconds;
   double scan_seconds;
   double agreement_seconds;
+  std::int32_t decide_set;  // below 0: none
+  std::uint32_t publish_sets;
+  std::uint32_t slot_count;
+  std::uint32_t reserved;
 };
-static_assert(sizeof(PublishArguments) == 64, "kernel arguments: host and device agree");
+static_assert(sizeof(FinishArguments) == 112, "kernel arguments: host and device agree");
+
+struct UpdateArguments {
+  const void* before;
+  const void* after;
+  const void* update;
+  std::uint64_t count;
+  unsigned long long* total;  // the words of an UpdateStats, zero before the launch
+};
+static_assert(sizeof(UpdateArguments) == 40, "kernel arguments: host and device agree");
 
 // Bytes for device memory that travel in the launch itself.
 inline constexpr std::uint32_t kPokeBytes = 3584;
@@ -152,11 +182,13 @@ static_assert(offsetof(GateBlock, scaler) == 88 && offsetof(GateBlock, step) == 
   X(stepgate_apply_fp64, ApplyArguments)    \
   X(stepgate_widen_fp16, ApplyArguments)    \
   X(stepgate_widen_bf16, ApplyArguments)    \
-  X(stepgate_begin_step, BlockArguments)    \
+  X(stepgate_absorbed_16, UpdateArguments)  \
+  X(stepgate_absorbed_32, UpdateArguments)  \
+  X(stepgate_absorbed_64, UpdateArguments)  \
+  X(stepgate_begin_step, BeginArguments)    \
   X(stepgate_summarize, SummarizeArguments) \
   X(stepgate_decide, DecideArguments)       \
-  X(stepgate_update_scale, BlockArguments)  \
+  X(stepgate_finish_step, FinishArguments)  \
   X(stepgate_veto, BlockArguments)          \
   X(stepgate_mark_applied, BlockArguments)  \
-  X(stepgate_publish, PublishArguments)     \
   X(stepgate_poke, PokeArguments)

@@ -1,8 +1,9 @@
 // Every kernel of the fatbin, by name; arguments.h lists them. The one source that nvcc compiles, and
 // that the CPU stand-in compiles as it is. No host code.
+#include "collectives/device/cuda/kernels/absorbed.h"
 #include "collectives/device/cuda/kernels/apply.h"
+#include "collectives/device/cuda/kernels/finish.h"
 #include "collectives/device/cuda/kernels/poke.h"
-#include "collectives/device/cuda/kernels/publish.h"
 #include "collectives/device/cuda/kernels/scan.h"
 #include "collectives/device/cuda/kernels/step.h"
 
@@ -35,29 +36,32 @@ STEPGATE_APPLY(apply_fp64, apply_in_place, ApplyFp64)
 STEPGATE_APPLY(widen_fp16, apply_out_of_place, WidenFp16)
 STEPGATE_APPLY(widen_bf16, apply_out_of_place, WidenBf16)
 
+#define STEPGATE_ABSORBED(BITS)                                                          \
+  extern "C" __global__ void __launch_bounds__(kApplyTuning.warps_per_block* kWarpLanes, \
+                                               kApplyTuning.blocks_per_sm)               \
+      stepgate_absorbed_##BITS(const __grid_constant__ UpdateArguments a) {              \
+    absorbed<std::uint##BITS##_t>(a);                                                    \
+  }
+STEPGATE_ABSORBED(16)
+STEPGATE_ABSORBED(32)
+STEPGATE_ABSORBED(64)
+
 // The body runs in thread 0 alone, over `a`.
 #define STEPGATE_ONE_THREAD(NAME, ARGUMENTS, BODY)           \
   extern "C" __global__ void __launch_bounds__(kStepThreads) \
       stepgate_##NAME(const __grid_constant__ ARGUMENTS a) { \
     if (threadIdx.x == 0) BODY;                              \
   }
-STEPGATE_ONE_THREAD(begin_step, BlockArguments, stepgate::begin_step(*a.block))
 STEPGATE_ONE_THREAD(decide, DecideArguments, stepgate::decide_set(*a.block, a.set, a.fields))
-STEPGATE_ONE_THREAD(update_scale, BlockArguments, stepgate::update_scale(*a.block))
 STEPGATE_ONE_THREAD(veto, BlockArguments, a.block->veto = 1)
 STEPGATE_ONE_THREAD(mark_applied, BlockArguments, stepgate::mark_applied(*a.block, a.set))
 
-extern "C" __global__ void __launch_bounds__(kStepThreads)
-    stepgate_summarize(const __grid_constant__ SummarizeArguments a) {
-  summarize(a);
-}
-
-extern "C" __global__ void __launch_bounds__(kStepThreads)
-    stepgate_publish(const __grid_constant__ PublishArguments a) {
-  publish(a);
-}
-
-extern "C" __global__ void __launch_bounds__(kStepThreads)
-    stepgate_poke(const __grid_constant__ PokeArguments a) {
-  poke(a);
-}
+#define STEPGATE_BLOCK(NAME, ARGUMENTS, FUNCTION)            \
+  extern "C" __global__ void __launch_bounds__(kStepThreads) \
+      stepgate_##NAME(const __grid_constant__ ARGUMENTS a) { \
+    FUNCTION(a);                                             \
+  }
+STEPGATE_BLOCK(begin_step, BeginArguments, begin)
+STEPGATE_BLOCK(summarize, SummarizeArguments, summarize)
+STEPGATE_BLOCK(finish_step, FinishArguments, finish)
+STEPGATE_BLOCK(poke, PokeArguments, poke)

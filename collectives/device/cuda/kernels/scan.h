@@ -97,6 +97,9 @@ STEPGATE_DEVICE void deliver_range(const ScanArguments& a, const GradStats& stat
   if (lane_index() != 0) return;
   if (a.total != nullptr) *a.total = stats;
   if (a.first_bad != nullptr) *a.first_bad = static_cast<std::int32_t>(first_bad);
+  if (a.stamp == nullptr) return;
+  __threadfence();
+  *a.stamp = *a.epoch;
 }
 
 // A group's `stats` (written by lane 0) go into its slot. The last warp of a bundle folds it and goes
@@ -214,12 +217,23 @@ STEPGATE_DEVICE void finish_empty_range(const ScanArguments& a) {
   deliver_range(a, GradStats{}, kNoneBad);
 }
 
+// Asked before a warp's first group: the stamp comes after the last of them all, so that all warps with
+// work, in every launch of the scan, get the same answer.
+STEPGATE_DEVICE bool stamped_already(const ScanArguments& a) {
+  if (a.unless_stamped == 0) return false;
+  std::uint32_t same = 0;
+  if (lane_index() == 0) same = *a.stamp == *a.epoch;
+  return __shfl_sync(kAllLanes, same, 0) != 0;
+}
+
 template <class F>
 STEPGATE_DEVICE void scan(const ScanArguments& a) {
   __shared__ WarpScratch scratch[kMaxWarpsPerBlock];
   const std::uint32_t warps_per_block = blockDim.x / kWarpLanes;
   const std::uint32_t warps = gridDim.x * warps_per_block;
   const std::uint32_t warp = blockIdx.x * warps_per_block + warp_index();
+  if (warp != 0 && warp >= a.group_count) return;
+  if (stamped_already(a)) return;
   if (a.group_count == 0) {
     if (warp == 0 && a.finish != 0) finish_empty_range(a);
     return;

@@ -30,13 +30,37 @@ STEPGATE_DEVICE const RangeSlot* stage_slots(std::uint64_t* staged, const RangeS
   return reinterpret_cast<const RangeSlot*>(staged);
 }
 
+// Words that the host reads meanwhile, with all threads of the block.
+STEPGATE_DEVICE void copy_words_out(void* to, const void* from, std::uint32_t words) {
+  auto* target = static_cast<std::uint64_t*>(to);
+  const auto* source = static_cast<const std::uint64_t*>(from);
+  for (std::uint32_t i = threadIdx.x; i < words; i += blockDim.x) store_word_system(target + i, source[i]);
+}
+
+inline constexpr std::uint32_t kBlockWords = sizeof(GateBlock) / sizeof(std::uint64_t);
+static_assert(sizeof(GateBlock) % sizeof(std::uint64_t) == 0, "the block is copied by 64-bit words");
+
+STEPGATE_DEVICE void begin(const BeginArguments& a) {
+  if (threadIdx.x == 0) begin_step(*a.block);
+  for (std::uint32_t i = threadIdx.x; i < a.slot_count; i += blockDim.x) clear_local(a.slots + i, 1);
+  if (a.mirror == nullptr) return;
+  __syncthreads();
+  copy_words_out(a.mirror, a.block, kBlockWords);
+}
+
+STEPGATE_DEVICE void keep_summary(GateBlock& g, std::uint32_t set, const double* fields) {
+  double* kept = g.sets[set].summary;  // the step's record tells the sums
+  for (int i = 0; i < kSummaryFields; ++i) kept[i] = fields[i];
+}
+
 STEPGATE_DEVICE void summarize(const SummarizeArguments& a) {
   alignas(16) __shared__ std::uint64_t staged[kStagedSlots * kSlotWords];
   const RangeSlot* slots = stage_slots(staged, a.slots, a.slot_count);
   if (threadIdx.x != 0) return;
+  a.block->attributing = a.attributing;
+  if (a.veto != 0) a.block->veto = 1;
   summarize_set(*a.block, a.set, slots, a.slot_count, a.fields);
-  double* kept = a.block->sets[a.set].summary;  // publish reads the sums there
-  for (int i = 0; i < kSummaryFields; ++i) kept[i] = a.fields[i];
+  keep_summary(*a.block, a.set, a.fields);
 }
 
 }  // namespace stepgate::cuda
