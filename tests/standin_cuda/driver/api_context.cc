@@ -131,7 +131,7 @@ Result CtxGetDevice(DeviceId* device) {
   return entry("cuCtxGetDevice", [&] {
     const ContextHandle current = World::current();
     if (current == nullptr) return Result::kInvalidContext;
-    *device = current->ordinal;
+    *device = current->device;
     return Result::kSuccess;
   });
 }
