@@ -46,7 +46,11 @@ Code check_scan(const Scan& job) noexcept {
   if ((job.epoch == nullptr) != (job.stamp == nullptr) || (job.unless_stamped && job.stamp == nullptr)) {
     return fail(Code::kInvalid, "scan: epoch and stamp come together, and unless_stamped needs them");
   }
-  if (job.unscale_by != nullptr) return fail(Code::kUnsupported, "scan: in place is not there yet");
+  if (job.unscale_by != nullptr && !is_multiplied(job.stored)) {
+    return fail(Code::kUnsupported,
+                "scan: in place with element type %u; allowed: 0 (fp32), 1 (fp16), 2 (bf16), 3 (fp64)",
+                static_cast<unsigned>(job.stored));
+  }
   for (std::size_t i = 0; i < job.segments.size(); ++i) {
     if (const Code code = check_segment(job.segments[i], i, job.stored); code != Code::kOk) return code;
   }

@@ -20,6 +20,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 
 #include "collectives/device/cuda/context.h"
@@ -27,10 +28,29 @@
 #include "collectives/device/cuda/kernels/tuning.h"
 #include "collectives/device/cuda/launch.h"
 #include "collectives/device/cuda/memory.h"
+#include "collectives/device/cuda/scan_plan.h"
 #include "collectives/device/cuda/scratch.h"
 #include "collectives/device/device.h"
 
 namespace stepgate::device {
+
+namespace cuda {
+
+// Scans that one kernel can do in one launch.
+struct ScanKind {
+  ElementType stored;
+  ElementType compute;
+  bool in_place;
+  friend bool operator==(const ScanKind&, const ScanKind&) = default;
+};
+
+// How a pass over elements fills a multiprocessor.
+struct PassShape {
+  std::uint32_t warps_per_block;
+  std::uint32_t blocks_per_sm;
+};
+
+}  // namespace cuda
 
 struct CudaDeviceOptions {
   std::shared_ptr<cuda::Driver> driver;
@@ -55,7 +75,12 @@ class CudaDevice final : public Device {
 
   Code prepare(const Scan& job) noexcept override;
   Code scan(Stream s, const Scan& job) noexcept override;
+  // One launch for some forty prepared ranges, or 192 segments, of equal types. Nothing orders the jobs of
+  // one call with each other. Jobs that were not prepared, or share a total, are launches of their own.
+  Code scan_all(Stream s, std::span<const Scan> jobs) noexcept override;
   Code apply(Stream s, const Apply& job) noexcept override;
+  // One launch for 144 buffers of equal types that wait for the same decision.
+  Code apply_all(Stream s, std::span<const Apply> jobs) noexcept override;
 
   Code observe_update(Stream s, const ObserveUpdate& job) noexcept override;
 
@@ -80,12 +105,22 @@ class CudaDevice final : public Device {
  private:
   CudaDevice() = default;
   bool build(const CudaDeviceOptions& options, std::string* error);
-  ::stepgate::cuda::ScanTuning scan_tuning(ElementType stored) const noexcept;
-  std::uint64_t resident_warps(ElementType stored) const noexcept;
   Code poke(Stream s, unsigned char* to, const unsigned char* from, std::size_t bytes) noexcept;
-  Code launch_scan(Stream s, const Scan& job, const cuda::Scratch& scratch,
-                   std::uint32_t group_log2) noexcept;
+  cuda::Shape blocks_for(std::uint64_t work_blocks, const cuda::PassShape& p) const noexcept;
+
+  // Scans; *group_log2 holds what is wanted, and then what fits.
+  cuda::PassShape shape_of(const cuda::ScanKind& kind) const noexcept;
+  std::uint32_t group_log2_for(const cuda::ScanKind& kind, std::uint64_t units) const noexcept;
   Code choose_scratch(Stream s, const Scan& job, cuda::Scratch* scratch, std::uint32_t* group_log2) noexcept;
+  Code scan_alone(Stream s, const Scan& job) noexcept;
+  Code scan_kind(Stream s, const cuda::ScanKind& kind, std::span<const Scan> jobs) noexcept;
+  Code add_scan(Stream s, const Scan& job, const cuda::Scratch& scratch, cuda::ScanLaunch* launch) noexcept;
+  Code flush(Stream s, const cuda::ScanKind& kind, const double* unscale_by,
+             cuda::ScanLaunch* launch) noexcept;
+
+  cuda::PassShape apply_shape() const noexcept;
+  Code apply_kind(Stream s, std::uint32_t index, std::span<const Apply> jobs) noexcept;
+
   // One driver function on a stream, the context being current.
   template <class... P, class... A>
   Code on_stream(const char* operation, const cuda::Function<cuda::Result(P...)>& function,
@@ -96,7 +131,6 @@ class CudaDevice final : public Device {
   }
   template <class Arguments>
   Code step_kernel(const char* operation, cuda::Kernel kernel, Stream s, const Arguments& a) noexcept;
-  cuda::Shape pass_over(std::uint64_t elements) const noexcept;
   Code block_kernel(const char* operation, cuda::Kernel kernel, Stream s, GateBlock* g,
                     std::uint32_t set) noexcept;
 

@@ -1,10 +1,11 @@
-// How a Scan becomes launches: segments in portions that fit one kernel argument, groups sized for
-// the device or, where scratch is given, for the scratch. Pure arithmetic; no bit of a result
-// depends on any of it.
+// How scans become launches: segments of one range or several in portions that fit one kernel argument,
+// groups sized for the device or, where scratch is given, for the scratch. Pure arithmetic; no bit of a
+// result depends on any of it.
 //
 // Thread: any. Allocates nothing. Ownership: none.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 
@@ -17,7 +18,7 @@ namespace stepgate::device::cuda {
 // Device code's own namespace, whose last name is that of this one.
 namespace kernels = ::stepgate::cuda;
 
-// What the largest launch of a scan needs.
+// What a range needs in one launch.
 struct ScratchNeed {
   std::uint64_t groups = 0;
   std::uint64_t bundles = 0;
@@ -30,18 +31,53 @@ struct ScratchNeed {
   }
 };
 
+struct Scratch {
+  ScratchNeed room;
+  void* memory = nullptr;  // one block that the four arrays lie in
+  GradStats* groups = nullptr;
+  GradStats* bundles = nullptr;
+  GradStats* segments = nullptr;
+  std::uint32_t* tickets = nullptr;
+};
+
+// Enough for any portion, wherever the cuts fall.
 ScratchNeed scratch_need(std::span<const Segment> segments, std::uint32_t group_log2) noexcept;
 
-// The finest cut that gives every resident warp its share.
-std::uint32_t preferred_group_log2(std::span<const Segment> segments, std::uint64_t resident_warps) noexcept;
+std::uint64_t units_in(std::span<const Segment> segments) noexcept;
 
 // From `preferred` on the first cut that fits; false where none does.
 bool fitting_group_log2(std::span<const Segment> segments, std::uint32_t preferred, const ScratchNeed& room,
                         std::uint32_t* group_log2) noexcept;
 
-// The portion of `segments` that starts at `first`: its part of the arguments, and where the next
-// one starts.
-std::uint32_t fill_portion(std::span<const Segment> segments, std::uint32_t first, std::uint32_t group_log2,
-                           kernels::ScanArguments* arguments) noexcept;
+// One launch in the making.
+class ScanLaunch {
+ public:
+  explicit ScanLaunch(std::uint32_t group_log2) noexcept : group_log2_(group_log2) {}
+
+  // Takes as many of the job's segments from *next on as there is room for, and moves *next. False as
+  // long as not all of them are taken: the launch is full then.
+  bool take(const Scan& job, const Scratch& scratch, std::uint32_t* next) noexcept;
+
+  bool empty() const noexcept { return range_count_ == 0; }
+  std::uint32_t groups() const noexcept { return group_count_; }
+  // limits and unscale_by are left to the caller.
+  void write(kernels::ScanArguments* arguments) const noexcept;
+  void clear() noexcept;
+
+ private:
+  bool holds(const Scratch& scratch) const noexcept;
+  std::uint32_t room() const noexcept;
+  void add_range(const Scan& job, const Scratch& scratch, std::uint32_t before, std::uint32_t flags) noexcept;
+  void add_segment(const Segment& s) noexcept;
+
+  std::uint32_t group_log2_;
+  std::uint32_t range_count_ = 0;
+  std::uint32_t segment_count_ = 0;
+  std::uint32_t group_count_ = 0;
+  std::uint32_t empty_ranges_ = 0;
+  std::array<kernels::ScanRange, kernels::kRangesPerLaunch> ranges_;
+  std::array<kernels::ScanSegment, kernels::kSegmentsPerLaunch> segments_;
+  std::array<std::uint32_t, kernels::kSegmentsPerLaunch> first_group_;
+};
 
 }  // namespace stepgate::device::cuda

@@ -65,14 +65,18 @@ Code ScratchTable::prepare(const void* key, const ScratchNeed& need) noexcept {
   }
 }
 
-bool ScratchTable::find(const void* key, Stream s, Scratch* out, bool* prepared) noexcept {
+bool ScratchTable::find_prepared(const void* key, Scratch* out) noexcept {
   const std::lock_guard lock(mutex_);
   const auto it = prepared_.find(reinterpret_cast<std::uintptr_t>(key));
-  *prepared = it != prepared_.end() && !it->second.empty();
-  if (*prepared) {
-    *out = it->second.back();
-    return true;
-  }
+  if (it == prepared_.end() || it->second.empty()) return false;
+  *out = it->second.back();
+  return true;
+}
+
+bool ScratchTable::find(const void* key, Stream s, Scratch* out, bool* prepared) noexcept {
+  *prepared = find_prepared(key, out);
+  if (*prepared) return true;
+  const std::lock_guard lock(mutex_);
   for (Pooled& p : pool_) {
     if (p.taken && p.stream != s) continue;
     p.taken = true;

@@ -23,15 +23,6 @@
 
 namespace stepgate::device::cuda {
 
-struct Scratch {
-  ScratchNeed room;
-  void* memory = nullptr;  // one block that the four arrays lie in
-  GradStats* groups = nullptr;
-  GradStats* bundles = nullptr;
-  GradStats* segments = nullptr;
-  std::uint32_t* tickets = nullptr;
-};
-
 inline constexpr std::size_t kPooledStreams = 8;
 // Enough for 2^31 elements in one segment.
 inline constexpr std::uint64_t kPooledGroups = 4096;
@@ -49,6 +40,7 @@ class ScratchTable {
   Code prepare(const void* key, const ScratchNeed& need) noexcept;
   // False where all pooled pieces belong to other streams. `prepared`: the piece is the key's own.
   bool find(const void* key, Stream s, Scratch* out, bool* prepared) noexcept;
+  bool find_prepared(const void* key, Scratch* out) noexcept;
   // The results in [start, start + bytes) are gone.
   void forget(const void* start, std::size_t bytes) noexcept;
 

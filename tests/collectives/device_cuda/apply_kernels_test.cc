@@ -24,6 +24,19 @@ std::vector<unsigned char> guarded(std::size_t bytes) {
   return std::vector<unsigned char>(bytes + 2 * kGuard + 16, 0x5a);
 }
 
+std::uint32_t chunks_of(std::uint64_t count) {
+  return static_cast<std::uint32_t>((count + cuda::kApplyChunk - 1) / cuda::kApplyChunk);
+}
+
+cuda::ApplyArguments one_piece(const cuda::ApplyPiece& piece, const Outputs& outputs) {
+  cuda::ApplyArguments a{};
+  a.outputs = &outputs;
+  a.piece_count = 1;
+  a.chunk_count = chunks_of(piece.count);
+  a.piece[0] = piece;
+  return a;
+}
+
 class ApplyKernels : public testing::TestWithParam<ElementType> {
  protected:
   ElementType stored() const { return GetParam(); }
@@ -37,8 +50,8 @@ class ApplyKernels : public testing::TestWithParam<ElementType> {
     device::HostDevice host;
     const device::Apply job{want.data() + kGuard + skip, e.size(), stored(), &outputs, nullptr, {}};
     ASSERT_EQ(host.apply(nullptr, job), device::Code::kOk);
-    const cuda::ApplyArguments a{got.data() + kGuard + skip, nullptr, e.size(), &outputs};
-    run_kernel(("stepgate_apply_" + type_label(stored())).c_str(), grid, 32, a);
+    run_kernel(("stepgate_apply_" + type_label(stored())).c_str(), grid, 32,
+               one_piece({got.data() + kGuard + skip, nullptr, e.size()}, outputs));
     EXPECT_EQ(got, want) << e.size() << " elements, " << skip << " bytes off";
   }
 
@@ -51,8 +64,8 @@ class ApplyKernels : public testing::TestWithParam<ElementType> {
         memory.data() + skip, e.size(), stored(), &outputs, want.data() + kGuard + out_skip,
         ElementType::kFp32};
     ASSERT_EQ(host.apply(nullptr, job), device::Code::kOk);
-    const cuda::ApplyArguments a{memory.data() + skip, got.data() + kGuard + out_skip, e.size(), &outputs};
-    run_kernel(("stepgate_widen_" + type_label(stored())).c_str(), 2, 32, a);
+    run_kernel(("stepgate_widen_" + type_label(stored())).c_str(), 2, 32,
+               one_piece({memory.data() + skip, got.data() + kGuard + out_skip, e.size()}, outputs));
     EXPECT_EQ(got, want) << e.size() << " elements, " << skip << " and " << out_skip << " bytes off";
   }
 

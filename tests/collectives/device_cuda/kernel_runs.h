@@ -29,11 +29,25 @@ struct ScanResult {
   std::int32_t first_bad = -2;
 };
 
+// What else a scan may have.
+struct ScanExtras {
+  const double* unscale_by = nullptr;  // in place
+  const std::uint64_t* epoch = nullptr;
+  std::uint64_t* stamps = nullptr;  // one per range
+  bool unless_stamped = false;
+};
+
 // Throws where a ticket does not come back to zero.
 ScanResult scan_on_standin(ElementType stored, ElementType compute,
-                           const std::vector<device::Segment>& segments, const ScanShape& shape);
-ScanResult scan_on_host(ElementType stored, ElementType compute,
-                        const std::vector<device::Segment>& segments);
+                           const std::vector<device::Segment>& segments, const ScanShape& shape,
+                           const ScanExtras& extras = {});
+// Several ranges, in as few launches as hold them. Results start as `before`, where that is not empty.
+std::vector<ScanResult> scan_all_on_standin(ElementType stored, ElementType compute,
+                                            const std::vector<std::vector<device::Segment>>& ranges,
+                                            const ScanShape& shape, const ScanExtras& extras = {},
+                                            const std::vector<ScanResult>& before = {});
+ScanResult scan_on_host(ElementType stored, ElementType compute, const std::vector<device::Segment>& segments,
+                        const double* unscale_by = nullptr);
 
 // Empty when equal bit for bit, else what differs.
 std::string difference(const ScanResult& got, const ScanResult& want);

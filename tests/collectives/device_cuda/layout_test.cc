@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <memory>
 #include <random>
 
@@ -93,20 +94,69 @@ TEST(KernelLayout, CountsBeyond32Bits) {
 TEST(KernelLayout, SegmentsAndBundlesDoNotOverlap) {
   std::mt19937_64 random(test_seed());
   for (int round = 0; round < 50; ++round) {
-    auto a = std::make_unique<cuda::ScanArguments>();
-    a->segment_count = 1 + static_cast<std::uint32_t>(random() % cuda::kSegmentsPerLaunch);
-    std::vector<std::uint32_t> owner;
+    const auto segments = 1 + static_cast<std::uint32_t>(random() % cuda::kSegmentsPerLaunch);
+    std::uint64_t groups_before = 0;
     std::uint32_t end_of_bundles = 0;
-    for (std::uint32_t s = 0; s < a->segment_count; ++s) {
+    for (std::uint32_t s = 0; s < segments; ++s) {
       const auto groups = 1 + static_cast<std::uint32_t>(random() % (s % 7 == 0 ? 300 : 3));
-      const auto first = static_cast<std::uint32_t>(owner.size());
-      a->first_group[s] = first;
-      owner.insert(owner.end(), groups, s);
+      const auto first = static_cast<std::uint32_t>(groups_before);
+      groups_before += groups;
       EXPECT_GE(cuda::first_bundle(s, first), end_of_bundles);
       end_of_bundles = cuda::first_bundle(s, first) + cuda::bundles_of(groups);
     }
-    EXPECT_LE(end_of_bundles, cuda::bundle_slots(owner.size(), a->segment_count));
-    for (std::uint32_t g = 0; g < owner.size(); ++g) ASSERT_EQ(cuda::segment_of_group(*a, g), owner[g]);
+    EXPECT_LE(end_of_bundles, cuda::bundle_slots(groups_before, segments));
+  }
+}
+
+// Which range and segment a group belongs to, empty ranges and all, for any mixture that fits a launch.
+TEST(KernelLayout, EveryGroupFindsItsRange) {
+  std::mt19937_64 random(test_seed());
+  for (int round = 0; round < 50; ++round) {
+    std::vector<cuda::ScanRange> ranges;
+    std::vector<cuda::ScanSegment> segments;
+    std::vector<std::uint32_t> first_group, segment_of, range_of;
+    while (true) {
+      const std::size_t wanted = random() % (round % 2 == 0 ? 3 : 40);
+      const std::size_t all = segments.size() + wanted;
+      if (all > cuda::kSegmentsPerLaunch ||
+          cuda::scan_data_bytes(static_cast<std::uint32_t>(ranges.size() + 1),
+                                static_cast<std::uint32_t>(all)) > cuda::kScanDataBytes) {
+        break;
+      }
+      cuda::ScanRange range{};
+      range.first_segment = static_cast<std::uint32_t>(segments.size());
+      for (std::size_t i = 0; i < wanted; ++i) {
+        first_group.push_back(static_cast<std::uint32_t>(segment_of.size()));
+        const std::size_t groups = 1 + random() % 4;
+        segment_of.insert(segment_of.end(), groups, static_cast<std::uint32_t>(segments.size()));
+        range_of.insert(range_of.end(), groups, static_cast<std::uint32_t>(ranges.size()));
+        segments.push_back({nullptr, random()});
+      }
+      ranges.push_back(range);
+    }
+    auto a = std::make_unique<cuda::ScanArguments>();
+    a->range_count = static_cast<std::uint32_t>(ranges.size());
+    a->segment_count = static_cast<std::uint32_t>(segments.size());
+    a->group_count = static_cast<std::uint32_t>(segment_of.size());
+    unsigned char* to = a->data;
+    const auto append = [&to](const auto& items) {
+      std::memcpy(to, items.data(), items.size() * sizeof items[0]);
+      to += items.size() * sizeof items[0];
+    };
+    append(ranges), append(segments), append(first_group);
+    ASSERT_LE(to, a->data + sizeof a->data);
+    for (std::uint32_t g = 0; g < a->group_count; ++g) {
+      const std::uint32_t s = cuda::segment_of_group(*a, g);
+      ASSERT_EQ(s, segment_of[g]);
+      ASSERT_EQ(cuda::range_of_segment(*a, s), range_of[g]);
+      ASSERT_EQ(cuda::segments_of(*a)[s].count, segments[s].count);
+      ASSERT_LE(cuda::first_group_of(*a, s), g);
+      ASSERT_GT(cuda::first_group_of(*a, s + 1), g);
+    }
+    for (std::uint32_t r = 0; r < a->range_count; ++r) {
+      EXPECT_EQ(cuda::end_of_range(*a, r),
+                r + 1 < ranges.size() ? ranges[r + 1].first_segment : segments.size());
+    }
   }
 }
 

@@ -9,6 +9,7 @@
 #include "collectives/core/gate_block.h"
 #include "collectives/device/cuda/kernels/arguments.h"
 #include "collectives/device/cuda/kernels/intrinsics.h"
+#include "collectives/device/cuda/kernels/layout.h"
 #include "collectives/device/cuda/kernels/tuning.h"
 
 namespace stepgate::cuda {
@@ -32,12 +33,18 @@ struct ApplyFp16 {
   static STEPGATE_DEVICE To product(From x, float m) {
     return static_cast<To>(half_from_float(float_from_low_half(x) * m));
   }
+  static STEPGATE_DEVICE std::uint32_t product_pair(std::uint32_t w, float m) {
+    return halves_from_floats(float_from_low_half(w) * m, float_from_high_half(w) * m);
+  }
 };
 struct ApplyBf16 {
   using From = std::uint16_t;
   using To = std::uint16_t;
   static STEPGATE_DEVICE To product(From x, float m) {
     return static_cast<To>(bfloat_from_float(float_from_bits(std::uint32_t{x} << 16) * m));
+  }
+  static STEPGATE_DEVICE std::uint32_t product_pair(std::uint32_t w, float m) {
+    return bfloats_from_floats(float_from_bits(w << 16) * m, float_from_bits(w & 0xffff0000u) * m);
   }
 };
 struct WidenFp16 {
@@ -80,66 +87,77 @@ STEPGATE_DEVICE GridThread grid_thread() {
 }
 
 template <class Op>
-STEPGATE_DEVICE void apply_elements(const typename Op::From* from, typename Op::To* to, std::uint64_t begin,
-                                    std::uint64_t end, float m) {
-  const GridThread t = grid_thread();
+STEPGATE_DEVICE void apply_elements(const typename Op::From* from, typename Op::To* to, std::uint32_t begin,
+                                    std::uint32_t end, float m) {
 #pragma unroll 1
-  for (std::uint64_t i = begin + t.index; i < end; i += t.threads) to[i] = Op::product(from[i], m);
+  for (std::uint32_t i = begin + threadIdx.x; i < end; i += blockDim.x) to[i] = Op::product(from[i], m);
 }
 
 // All loads of a turn before the first store: `to` may be `from`, so the compiler may not reorder them.
 template <class Op>
 STEPGATE_DEVICE void apply_vectors(const typename ApplyVector<Op>::In* from,
-                                   typename ApplyVector<Op>::Out* to, std::uint64_t vectors, float m) {
+                                   typename ApplyVector<Op>::Out* to, std::uint32_t vectors, float m) {
   constexpr std::uint32_t kLoads = kApplyTuning.loads_in_flight;
-  const GridThread t = grid_thread();
-  std::uint64_t i = t.index;
+  std::uint32_t i = threadIdx.x;
 #pragma unroll 1
-  for (; i + (kLoads - 1) * t.threads < vectors; i += kLoads * t.threads) {
+  for (; i + (kLoads - 1) * blockDim.x < vectors; i += kLoads * blockDim.x) {
     typename ApplyVector<Op>::In v[kLoads];
 #pragma unroll
-    for (std::uint32_t k = 0; k < kLoads; ++k) v[k] = from[i + k * t.threads];
+    for (std::uint32_t k = 0; k < kLoads; ++k) v[k] = from[i + k * blockDim.x];
 #pragma unroll
-    for (std::uint32_t k = 0; k < kLoads; ++k) to[i + k * t.threads] = ApplyVector<Op>::product(v[k], m);
+    for (std::uint32_t k = 0; k < kLoads; ++k) to[i + k * blockDim.x] = ApplyVector<Op>::product(v[k], m);
   }
 #pragma unroll 1
-  for (; i < vectors; i += t.threads) to[i] = ApplyVector<Op>::product(from[i], m);
+  for (; i < vectors; i += blockDim.x) to[i] = ApplyVector<Op>::product(from[i], m);
 }
 
 // Elements before the first 16-byte boundary of `from`, at most `count`.
 template <class Element>
-STEPGATE_DEVICE std::uint64_t head_elements(const Element* from, std::uint64_t count) {
-  const std::uint64_t over = reinterpret_cast<std::uintptr_t>(from) % 16;
-  const std::uint64_t head = over == 0 ? 0 : (16 - over) / sizeof(Element);
+STEPGATE_DEVICE std::uint32_t head_elements(const Element* from, std::uint32_t count) {
+  const auto over = static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(from) % 16);
+  const std::uint32_t head = over == 0 ? 0 : (16 - over) / static_cast<std::uint32_t>(sizeof(Element));
   return head < count ? head : count;
 }
 
 template <class Op>
-STEPGATE_DEVICE void apply_all(const typename Op::From* from, typename Op::To* to, std::uint64_t count,
-                               float m) {
+STEPGATE_DEVICE void apply_chunk(const typename Op::From* from, typename Op::To* to, std::uint32_t count,
+                                 float m) {
   using Vector = ApplyVector<Op>;
-  const std::uint64_t head = head_elements(from, count);
+  const std::uint32_t head = head_elements(from, count);
   if (reinterpret_cast<std::uintptr_t>(to + head) % 16 != 0) return apply_elements<Op>(from, to, 0, count, m);
-  const std::uint64_t vectors = (count - head) / Vector::kElements;
+  const std::uint32_t vectors = (count - head) / Vector::kElements;
   apply_elements<Op>(from, to, 0, head, m);
   apply_vectors<Op>(reinterpret_cast<const typename Vector::In*>(from + head),
                     reinterpret_cast<typename Vector::Out*>(to + head), vectors, m);
   apply_elements<Op>(from, to, head + vectors * Vector::kElements, count, m);
 }
 
+// Blocks take chunks in turn. `kOut`: out of place.
+template <class Op, bool kOut>
+STEPGATE_DEVICE void apply_chunks(const ApplyArguments& a, float m) {
+#pragma unroll 1
+  for (std::uint32_t chunk = blockIdx.x; chunk < a.chunk_count; chunk += gridDim.x) {
+    const std::uint32_t i =
+        last_not_above(a.piece_count, chunk, [&a](std::uint32_t p) { return a.first_chunk[p]; });
+    const ApplyPiece& piece = a.piece[i];
+    const std::uint64_t at = (chunk - a.first_chunk[i]) * kApplyChunk;
+    const std::uint64_t left = piece.count - at;
+    auto* from = static_cast<typename Op::From*>(piece.data) + at;
+    auto* to = static_cast<typename Op::To*>(kOut ? piece.out : piece.data) + at;
+    apply_chunk<Op>(from, to, static_cast<std::uint32_t>(left < kApplyChunk ? left : kApplyChunk), m);
+  }
+}
+
 template <class Op>
 STEPGATE_DEVICE void apply_in_place(const ApplyArguments& a) {
   const float m = a.outputs->multiplier;
   if (a.outputs->found_inf != 0.0f || m == 1.0f) return;
-  auto* data = static_cast<typename Op::From*>(a.data);
-  apply_all<Op>(data, data, a.count, m);
+  apply_chunks<Op, false>(a, m);
 }
 
 template <class Op>
 STEPGATE_DEVICE void apply_out_of_place(const ApplyArguments& a) {
-  if (a.outputs->found_inf != 0.0f) return;
-  apply_all<Op>(static_cast<const typename Op::From*>(a.data), static_cast<typename Op::To*>(a.out), a.count,
-                a.outputs->multiplier);
+  if (a.outputs->found_inf == 0.0f) apply_chunks<Op, true>(a, a.outputs->multiplier);
 }
 
 }  // namespace stepgate::cuda

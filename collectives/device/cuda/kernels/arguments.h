@@ -41,48 +41,79 @@ struct ScanSegment {
   std::uint64_t count;
 };
 
-// Segments of one launch; more of them are several launches in stream order, of which the last one
-// has `finish` set.
+// At most so many segments, of one range or of several, in one launch. More of them are several launches
+// in stream order.
 inline constexpr std::uint32_t kSegmentsPerLaunch = 192;
 
-// Scratch belongs to one stream at a time. Tickets are zero before the first launch and zero again
-// after every launch; layout.h says how many of each there are.
-struct ScanArguments {
-  GradStats* groups;   // one slot per group of this launch
+// What one launch has to do with one range. Scratch belongs to one range at a time. Tickets are zero
+// before a launch and zero again after it; layout.h says how many of everything there are.
+struct ScanRange {
+  GradStats* groups;   // one slot per group that the range has in this launch
   GradStats* bundles;  // one slot per bundle
   std::uint32_t* tickets;
-  GradStats* segments;         // results, one per segment of the whole range
-  GradStats* total;            // the range together; or nullptr
-  std::int32_t* first_bad;     // first segment with inf or NaN, else -1; or nullptr
-  const std::uint64_t* epoch;  // the step that the results speak of; or nullptr
-  std::uint64_t* stamp;        // receives *epoch once the results are there
+  GradStats* segments;            // results, one per segment of the whole range
+  GradStats* total;               // the range together; or nullptr
+  std::int32_t* first_bad;        // first segment with inf or NaN, else -1; or nullptr
+  const std::uint64_t* epoch;     // the step that the results speak of; or nullptr
+  std::uint64_t* stamp;           // receives *epoch once the results are there
+  std::uint32_t first_segment;    // of this launch's segments
+  std::uint32_t segments_before;  // of the range, in earlier launches
+  std::uint32_t segment_count;    // of the range, in all launches
+  std::uint32_t flags;
+};
+static_assert(sizeof(ScanRange) == 80, "kernel arguments: host and device agree");
+
+// The last launch of the range: folds all its segments into total and first_bad.
+inline constexpr std::uint32_t kFinishesRange = 1;
+// Nothing is read and nothing written where *stamp is *epoch already.
+inline constexpr std::uint32_t kUnlessStamped = 2;
+
+// Ranges, then segments, then the number of each segment's first group, one behind the other, so that
+// few ranges leave room for many segments: layout.h finds them.
+inline constexpr std::uint32_t kScanDataBytes = 4016;
+struct ScanArguments {
   ScanLimits limits;
-  std::uint32_t first_segment;   // of this launch, counted in the range
-  std::uint32_t segment_count;   // of this launch
-  std::uint32_t range_segments;  // of the whole range
-  std::uint32_t group_count;     // of this launch
+  const double* unscale_by;  // in-place kernels alone: they multiply by float(1 / *unscale_by)
+  std::uint32_t range_count;
+  std::uint32_t segment_count;
+  std::uint32_t group_count;
   std::uint32_t group_log2;
-  std::uint32_t finish;          // fold all segments of the range into total and first_bad
-  std::uint32_t unless_stamped;  // nothing is done where *stamp is *epoch already
+  std::uint32_t empty_ranges;  // of these ranges, without a segment
   std::uint32_t reserved;
-  std::uint32_t first_group[kSegmentsPerLaunch];  // per segment; each has one group at least
-  ScanSegment segment[kSegmentsPerLaunch];
+  alignas(8) unsigned char data[kScanDataBytes];
 };
 static_assert(sizeof(ScanLimits) == 48 && sizeof(ScanSegment) == 16,
               "kernel arguments: host and device agree");
-static_assert(offsetof(ScanArguments, limits) == 64, "kernel arguments: host and device agree");
-static_assert(offsetof(ScanArguments, first_segment) == 112, "kernel arguments: host and device agree");
-static_assert(offsetof(ScanArguments, first_group) == 144, "kernel arguments: host and device agree");
-static_assert(offsetof(ScanArguments, segment) == 912, "kernel arguments: host and device agree");
-static_assert(sizeof(ScanArguments) == 3984, "a kernel takes 4,096 bytes of arguments at most");
+static_assert(offsetof(ScanArguments, unscale_by) == 48, "kernel arguments: host and device agree");
+static_assert(offsetof(ScanArguments, data) == 80, "kernel arguments: host and device agree");
+static_assert(sizeof(ScanArguments) == 4096, "a kernel takes 4,096 bytes of arguments at most");
 
-struct ApplyArguments {
+// What so many ranges and segments take of the data.
+constexpr std::uint32_t scan_data_bytes(std::uint32_t ranges, std::uint32_t segments) {
+  return static_cast<std::uint32_t>(ranges * sizeof(ScanRange) +
+                                    segments * (sizeof(ScanSegment) + sizeof(std::uint32_t)));
+}
+inline constexpr std::uint32_t kRangesPerLaunch = kScanDataBytes / sizeof(ScanRange);
+static_assert(scan_data_bytes(1, kSegmentsPerLaunch) <= kScanDataBytes, "one range fills a launch");
+
+// Buffers that one launch multiplies by the same decision, cut into chunks of kApplyChunk elements.
+inline constexpr std::uint32_t kApplyPieces = 144;
+inline constexpr std::uint64_t kApplyChunk = 16384;
+struct ApplyPiece {
   void* data;
   void* out;  // fp32, out of place; or nullptr
   std::uint64_t count;
-  const Outputs* outputs;
 };
-static_assert(sizeof(ApplyArguments) == 32, "kernel arguments: host and device agree");
+struct ApplyArguments {
+  const Outputs* outputs;
+  std::uint32_t piece_count;
+  std::uint32_t chunk_count;
+  ApplyPiece piece[kApplyPieces];
+  std::uint32_t first_chunk[kApplyPieces];
+};
+static_assert(sizeof(ApplyPiece) == 24, "kernel arguments: host and device agree");
+static_assert(offsetof(ApplyArguments, first_chunk) == 3472, "kernel arguments: host and device agree");
+static_assert(sizeof(ApplyArguments) == 4048, "a kernel takes 4,096 bytes of arguments at most");
 
 // veto, mark_applied (which alone reads `set`).
 struct BlockArguments {
@@ -176,6 +207,10 @@ static_assert(offsetof(GateBlock, scaler) == 88 && offsetof(GateBlock, step) == 
   X(stepgate_scan_fp64, ScanArguments)      \
   X(stepgate_scan_fp8_e4m3, ScanArguments)  \
   X(stepgate_scan_fp8_e5m2, ScanArguments)  \
+  X(stepgate_unscale_fp32, ScanArguments)   \
+  X(stepgate_unscale_fp16, ScanArguments)   \
+  X(stepgate_unscale_bf16, ScanArguments)   \
+  X(stepgate_unscale_fp64, ScanArguments)   \
   X(stepgate_apply_fp32, ApplyArguments)    \
   X(stepgate_apply_fp16, ApplyArguments)    \
   X(stepgate_apply_bf16, ApplyArguments)    \

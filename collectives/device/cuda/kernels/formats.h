@@ -7,6 +7,7 @@
 //   Peak       what the hot loop keeps of the magnitudes; magnitude_of_peak() reads it
 //   Counts     nonzero and normal elements so far, times kCountSign
 //   add()      one vector: no branch, no comparison of values, eight columns at most
+//   load()     one vector from memory
 //
 // Thread: one lane each; the functions hold no state. Device code.
 #pragma once
@@ -19,6 +20,15 @@
 
 namespace stepgate::cuda {
 
+// How a read-only scan reads.
+struct ReadOnce {
+  static constexpr bool kInPlace = false;
+  template <class Vector>
+  static STEPGATE_DEVICE Vector load(const Vector* p) {
+    return load_once(p);
+  }
+};
+
 struct Counts {
   std::int32_t nonzero = 0;
   std::int32_t normal = 0;
@@ -27,7 +37,7 @@ struct Counts {
 // Two 16-bit lanes in a word. The adders raise the top bit of a lane exactly when its magnitude
 // reaches their threshold; no carry can cross.
 template <class Widen>
-struct HalfFormat {
+struct HalfFormat : ReadOnce {
   using Element = std::uint16_t;
   using Vector = Words4;
   using Column = float;
@@ -84,7 +94,7 @@ struct WidenBfloat {
 using Fp16Format = HalfFormat<WidenHalf>;
 using Bf16Format = HalfFormat<WidenBfloat>;
 
-struct Fp32Format {
+struct Fp32Format : ReadOnce {
   using Element = std::uint32_t;
   using Vector = Words4;
   using Column = float;
@@ -121,7 +131,7 @@ struct Fp32Format {
   }
 };
 
-struct Fp64Format {
+struct Fp64Format : ReadOnce {
   using Element = std::uint64_t;
   using Vector = Words4;
   using Column = double;
@@ -161,7 +171,7 @@ struct Fp64Format {
 // Four 8-bit lanes in a word. kShift moves a magnitude into the place of an fp16 magnitude; e4m3 then
 // reads 2^-8 of its value, which the squares make good in the end, exactly.
 template <int kShift>
-struct Fp8Format {
+struct Fp8Format : ReadOnce {
   using Element = std::uint8_t;
   using Vector = Words2;
   using Column = float;

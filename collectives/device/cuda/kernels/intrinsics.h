@@ -50,6 +50,19 @@ STEPGATE_DEVICE Words2 load_once(const Words2* p) {
 #endif
 }
 
+// Read by a kernel that will write there.
+STEPGATE_DEVICE Words4 load_again(const Words4* p) {
+#if STEPGATE_PTX(1)
+  Words4 v;
+  asm volatile("ld.global.v4.u32 {%0,%1,%2,%3}, [%4];"
+               : "=r"(v.w[0]), "=r"(v.w[1]), "=r"(v.w[2]), "=r"(v.w[3])
+               : "l"(p));
+  return v;
+#else
+  return *p;
+#endif
+}
+
 STEPGATE_DEVICE std::uint32_t larger(std::uint32_t a, std::uint32_t b) {
   return a > b ? a : b;
 }
@@ -201,6 +214,26 @@ STEPGATE_DEVICE std::uint32_t bfloat_from_float(float x) {
   const std::uint32_t bits = bits_of_float(x);
   if ((bits & 0x7fffffffu) > 0x7f800000u) return (bits >> 16) | 0x40u;
   return (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
+#endif
+}
+
+// Two at once, the first into the low half.
+STEPGATE_DEVICE std::uint32_t halves_from_floats(float low, float high) {
+#if STEPGATE_PTX(800)
+  std::uint32_t w;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(w) : "f"(high), "f"(low));
+  return w;
+#else
+  return half_from_float(low) | half_from_float(high) << 16;
+#endif
+}
+STEPGATE_DEVICE std::uint32_t bfloats_from_floats(float low, float high) {
+#if STEPGATE_PTX(800)
+  std::uint32_t w;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(w) : "f"(high), "f"(low));
+  return w;
+#else
+  return bfloat_from_float(low) | bfloat_from_float(high) << 16;
 #endif
 }
 

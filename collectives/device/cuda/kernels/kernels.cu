@@ -23,6 +23,18 @@ STEPGATE_SCAN(fp64, Fp64Format)
 STEPGATE_SCAN(fp8_e4m3, Fp8E4M3Format)
 STEPGATE_SCAN(fp8_e5m2, Fp8E5M2Format)
 
+#define STEPGATE_UNSCALE(NAME, FORMAT, OP)                               \
+  extern "C" __global__ void __launch_bounds__(                          \
+      kScanTuning<sizeof(FORMAT::Element)>.warps_per_block* kWarpLanes,  \
+      unscale_blocks_per_sm(sizeof(FORMAT::Element)))                    \
+      stepgate_unscale_##NAME(const __grid_constant__ ScanArguments a) { \
+    scan<InPlace<FORMAT, OP>>(a);                                        \
+  }
+STEPGATE_UNSCALE(fp32, Fp32Format, ApplyFp32)
+STEPGATE_UNSCALE(fp16, Fp16Format, ApplyFp16)
+STEPGATE_UNSCALE(bf16, Bf16Format, ApplyBf16)
+STEPGATE_UNSCALE(fp64, Fp64Format, ApplyFp64)
+
 #define STEPGATE_APPLY(NAME, FUNCTION, OP)                                               \
   extern "C" __global__ void __launch_bounds__(kApplyTuning.warps_per_block* kWarpLanes, \
                                                kApplyTuning.blocks_per_sm)               \

@@ -1,6 +1,6 @@
 // The scan: warps take groups of units in any order, write what they saw into fixed slots, and the
-// last warp to finish a bundle, a segment or the range folds it. One launch, one read, no float
-// atomics: the same bits for any grid and any group size.
+// last warp to finish a bundle, a segment or a range folds it. One launch for one range or several, one
+// read, no float atomics: the same bits for any grid and any group size.
 //
 // Thread: all lanes of every warp; warps need each other only through tickets, never wait. Device code.
 #pragma once
@@ -9,6 +9,7 @@
 
 #include "collectives/device/cuda/kernels/layout.h"
 #include "collectives/device/cuda/kernels/unit.h"
+#include "collectives/device/cuda/kernels/unscale.h"
 
 namespace stepgate::cuda {
 
@@ -50,6 +51,7 @@ STEPGATE_DEVICE std::uint32_t fold_stats(const GradStats* entries, std::uint32_t
 
 // One group's place in its segment.
 struct GroupPlace {
+  std::uint32_t range;    // of this launch
   std::uint32_t segment;  // of this launch
   std::uint32_t group;    // in the segment
   std::uint32_t groups;   // of the segment
@@ -57,8 +59,8 @@ struct GroupPlace {
 
 STEPGATE_DEVICE GroupPlace place_of(const ScanArguments& a, std::uint32_t group) {
   const std::uint32_t s = segment_of_group(a, group);
-  const std::uint32_t end = s + 1 < a.segment_count ? a.first_group[s + 1] : a.group_count;
-  return {s, group - a.first_group[s], end - a.first_group[s]};
+  const std::uint32_t first = first_groups_of(a)[s];
+  return {range_of_segment(a, s), s, group - first, first_group_of(a, s + 1) - first};
 }
 
 // A level of the fold: where a result goes, whom it waits for, and what they fold together.
@@ -70,36 +72,52 @@ struct Level {
   std::uint32_t entry_count;
 };
 
+// Where a segment lies in its range's share of this launch.
+struct SegmentPlace {
+  std::uint32_t segment;
+  std::uint32_t first_group;
+};
+STEPGATE_DEVICE SegmentPlace in_range(const ScanArguments& a, const GroupPlace& at) {
+  const std::uint32_t first = ranges_of(a)[at.range].first_segment;
+  return {at.segment - first, first_groups_of(a)[at.segment] - first_groups_of(a)[first]};
+}
+
 STEPGATE_DEVICE Level bundle_level(const ScanArguments& a, const GroupPlace& at) {
-  GradStats* const groups = a.groups + a.first_group[at.segment];
+  const ScanRange& range = ranges_of(a)[at.range];
+  const SegmentPlace in = in_range(a, at);
+  GradStats* const groups = range.groups + in.first_group;
   const std::uint32_t bundle = at.group / kBundleGroups;
   const std::uint32_t left = at.groups - bundle * kBundleGroups;
   const std::uint32_t members = left < kBundleGroups ? left : kBundleGroups;
-  const std::uint32_t base = first_bundle(at.segment, a.first_group[at.segment]);
-  return {groups + at.group, a.tickets + kBundleTickets + base + bundle, members,
+  const std::uint32_t base = first_bundle(in.segment, in.first_group);
+  return {groups + at.group, range.tickets + kBundleTickets + base + bundle, members,
           groups + bundle * kBundleGroups, members};
 }
 
 STEPGATE_DEVICE Level segment_level(const ScanArguments& a, const GroupPlace& at) {
-  GradStats* const bundles = a.bundles + first_bundle(at.segment, a.first_group[at.segment]);
+  const ScanRange& range = ranges_of(a)[at.range];
+  const SegmentPlace in = in_range(a, at);
+  GradStats* const bundles = range.bundles + first_bundle(in.segment, in.first_group);
   const std::uint32_t count = bundles_of(at.groups);
-  return {bundles + at.group / kBundleGroups, a.tickets + kSegmentTickets + at.segment, count, bundles,
+  return {bundles + at.group / kBundleGroups, range.tickets + kSegmentTickets + in.segment, count, bundles,
           count};
 }
 
 STEPGATE_DEVICE Level range_level(const ScanArguments& a, const GroupPlace& at) {
-  return {a.segments + a.first_segment + at.segment, a.tickets + kSegmentsDoneTicket, a.segment_count,
-          a.segments, a.range_segments};
+  const ScanRange& range = ranges_of(a)[at.range];
+  return {range.segments + range.segments_before + (at.segment - range.first_segment),
+          range.tickets + kSegmentsDoneTicket, end_of_range(a, at.range) - range.first_segment,
+          range.segments, range.segment_count};
 }
 
-// `stats` speak of the whole range.
-STEPGATE_DEVICE void deliver_range(const ScanArguments& a, const GradStats& stats, std::uint32_t first_bad) {
+// `stats` speak of the whole range. The stamp comes last.
+STEPGATE_DEVICE void deliver_range(const ScanRange& range, const GradStats& stats, std::uint32_t first_bad) {
   if (lane_index() != 0) return;
-  if (a.total != nullptr) *a.total = stats;
-  if (a.first_bad != nullptr) *a.first_bad = static_cast<std::int32_t>(first_bad);
-  if (a.stamp == nullptr) return;
+  if (range.total != nullptr) *range.total = stats;
+  if (range.first_bad != nullptr) *range.first_bad = static_cast<std::int32_t>(first_bad);
+  if (range.stamp == nullptr) return;
   __threadfence();
-  *a.stamp = *a.epoch;
+  *range.stamp = *range.epoch;
 }
 
 // A group's `stats` (written by lane 0) go into its slot. The last warp of a bundle folds it and goes
@@ -112,12 +130,21 @@ STEPGATE_DEVICE void deliver(const ScanArguments& a, const GroupPlace& at, GradS
                        : level == kSegment ? segment_level(a, at)
                                            : range_level(a, at);
     if (lane_index() == 0) *here.slot = stats;
-    if (level == kRange && a.finish == 0) return;
+    if (level == kRange && (ranges_of(a)[at.range].flags & kFinishesRange) == 0) return;
     if (!arrive_last(here.ticket, here.members)) return;
     const std::uint32_t first_bad = fold_stats(here.entries, here.entry_count, stats);
-    if (level == kRange) return deliver_range(a, stats, first_bad);
+    if (level == kRange) return deliver_range(ranges_of(a)[at.range], stats, first_bad);
     level = level == kBundle && bundles_of(at.groups) > 1 ? kSegment : kRange;
   }
+}
+
+// A range's stamp comes after the last of its groups, so that all warps that take one of them, in every
+// launch of the scan, get the same answer.
+STEPGATE_DEVICE bool stamped_already(const ScanRange& range) {
+  if ((range.flags & kUnlessStamped) == 0) return false;
+  std::uint32_t same = 0;
+  if (lane_index() == 0) same = *range.stamp == *range.epoch;
+  return __shfl_sync(kAllLanes, same, 0) != 0;
 }
 
 // What a group's units showed, beyond the lanes' own counts.
@@ -129,24 +156,29 @@ struct GroupSeen {
   std::uint32_t overranges = 0;
 };
 
-// Scans one unit; its sum of squares comes back in lane 0.
+// Scans one unit; its sum of squares comes back in lane 0. In place, `multiplier` goes over it then.
 template <class F, class Adder>
 STEPGATE_DEVICE double scan_unit(const Unit<F>& unit, const ScanLimits& limits, Adder adder, Counts& counts,
-                                 GroupSeen<F>& seen) {
+                                 GroupSeen<F>& seen, float multiplier) {
   const UnitLook<F> first = look<F>(unit, adder, counts);
   // The hot loop's maximum may stand for a NaN where it is at or above infinity: look again.
   const bool outside =
       first.maximum >= limits.squares_above || (first.maximum != 0 && first.maximum < limits.squares_from);
+  double squares = first.squares;
+  std::uint32_t inf = 0;
   if (!outside && first.maximum < limits.over_from) {
     seen.maximum = larger(seen.maximum, first.maximum);
-    return first.squares;
+  } else {
+    const UnitDetail<F> second = detail<F>(unit, limits);
+    seen.maximum = larger(seen.maximum, second.maximum);
+    seen.nan += second.nan;
+    seen.overranges += second.overranges;
+    inf = second.inf;
+    if (outside) squares = second.squares;
   }
-  const UnitDetail<F> second = detail<F>(unit, limits);
-  seen.maximum = larger(seen.maximum, second.maximum);
-  seen.inf += second.inf;
-  seen.nan += second.nan;
-  seen.overranges += second.overranges;
-  return outside ? second.squares : first.squares;
+  if constexpr (F::kInPlace) inf = unscale_unit<F>(unit, limits, first.maximum, inf, multiplier);
+  seen.inf += inf;
+  return squares;
 }
 
 // The tree over a group's units, which lane 0 put into shared memory; right in lane 0.
@@ -178,8 +210,9 @@ STEPGATE_DEVICE void write_group(const GroupSeen<F>& seen, const Counts& counts,
 
 // Leaves the group's stats in the warp's scratch, written by lane 0.
 template <class F>
-STEPGATE_DEVICE void scan_group(const ScanArguments& a, const GroupPlace& at, WarpScratch& scratch) {
-  const ScanSegment segment = a.segment[at.segment];
+STEPGATE_DEVICE void scan_group(const ScanArguments& a, const GroupPlace& at, float multiplier,
+                                WarpScratch& scratch) {
+  const ScanSegment segment = segments_of(a)[at.segment];
   const auto* data = static_cast<const typename F::Element*>(segment.data);
   const std::uint32_t head = head_of<F>(data);  // of every unit: they are whole vectors apart
   const UnitRun units = units_of_group(segment.count, at.group, a.group_log2);
@@ -191,8 +224,8 @@ STEPGATE_DEVICE void scan_group(const ScanArguments& a, const GroupPlace& at, Wa
   for (std::uint32_t u = 0; u < units.count; ++u) {
     const std::uint64_t unit = units.first + u;
     const std::uint32_t count = elements_of_unit(segment.count, unit);
-    const double sum =
-        scan_unit(Unit<F>{data + unit * kUnitElements, count, head}, a.limits, adder, counts, seen);
+    const double sum = scan_unit(Unit<F>{data + unit * kUnitElements, count, head}, a.limits, adder, counts,
+                                 seen, multiplier);
     if (lane_index() == 0) scratch.squares[u] = sum;
     elements += count;
   }
@@ -208,22 +241,17 @@ STEPGATE_DEVICE void scan_group(const ScanArguments& a, const GroupPlace& at, Wa
 // round to zero by itself when the launch has ended.
 STEPGATE_DEVICE std::uint32_t next_group(const ScanArguments& a, std::uint32_t warps) {
   std::uint32_t taken = 0;
-  if (lane_index() == 0) taken = atomicInc(a.tickets + kNextGroupTicket, a.group_count - 1);
+  if (lane_index() == 0) taken = atomicInc(ranges_of(a)[0].tickets + kNextGroupTicket, a.group_count - 1);
   return __shfl_sync(kAllLanes, taken, 0) + warps;
 }
 
-// A range without a segment: nobody has anything to wait for.
-STEPGATE_DEVICE void finish_empty_range(const ScanArguments& a) {
-  deliver_range(a, GradStats{}, kNoneBad);
-}
-
-// Asked before a warp's first group: the stamp comes after the last of them all, so that all warps with
-// work, in every launch of the scan, get the same answer.
-STEPGATE_DEVICE bool stamped_already(const ScanArguments& a) {
-  if (a.unless_stamped == 0) return false;
-  std::uint32_t same = 0;
-  if (lane_index() == 0) same = *a.stamp == *a.epoch;
-  return __shfl_sync(kAllLanes, same, 0) != 0;
+// Ranges without a segment: nobody has anything to wait for.
+STEPGATE_DEVICE void finish_empty_ranges(const ScanArguments& a) {
+#pragma unroll 1
+  for (std::uint32_t r = 0; r < a.range_count; ++r) {
+    const ScanRange& range = ranges_of(a)[r];
+    if (range.segment_count == 0 && !stamped_already(range)) deliver_range(range, GradStats{}, kNoneBad);
+  }
 }
 
 template <class F>
@@ -232,17 +260,15 @@ STEPGATE_DEVICE void scan(const ScanArguments& a) {
   const std::uint32_t warps_per_block = blockDim.x / kWarpLanes;
   const std::uint32_t warps = gridDim.x * warps_per_block;
   const std::uint32_t warp = blockIdx.x * warps_per_block + warp_index();
-  if (warp != 0 && warp >= a.group_count) return;
-  if (stamped_already(a)) return;
-  if (a.group_count == 0) {
-    if (warp == 0 && a.finish != 0) finish_empty_range(a);
-    return;
-  }
+  if (warp == 0 && a.empty_ranges != 0) finish_empty_ranges(a);
+  float multiplier = 1;
+  if constexpr (F::kInPlace) multiplier = static_cast<float>(1.0 / *a.unscale_by);
   WarpScratch& mine = scratch[warp_index()];
 #pragma unroll 1
   for (std::uint32_t group = warp; group < a.group_count; group = next_group(a, warps)) {
     const GroupPlace at = place_of(a, group);
-    scan_group<F>(a, at, mine);
+    if (stamped_already(ranges_of(a)[at.range])) continue;
+    scan_group<F>(a, at, multiplier, mine);
     deliver(a, at, stats_in(mine));
   }
 }

@@ -46,6 +46,12 @@ STEPGATE_HD constexpr ScanTuning scan_tuning(std::uint32_t architecture, std::ui
   }
 }
 
+// Blocks of an in-place scan: a warp reads its unit twice, so the units of an SM's warps (16 to 64 KiB
+// each) should fit in its first-level cache, or at least all of them together in the second.
+STEPGATE_HD constexpr std::uint32_t unscale_blocks_per_sm(std::uint32_t element_bytes) {
+  return element_bytes == 2 ? 2 : 1;
+}
+
 STEPGATE_HD constexpr ApplyTuning apply_tuning(std::uint32_t architecture) {
   return architecture < 80 ? ApplyTuning{4, 8, 3} : ApplyTuning{4, 8, 4};
 }

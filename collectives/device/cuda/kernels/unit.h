@@ -54,7 +54,7 @@ template <class F>
 STEPGATE_DEVICE typename F::Vector load_part(const Unit<F>& unit, std::uint32_t row, std::uint32_t q) {
   const std::uint32_t at = row * kUnitColumns + (q * kWarpLanes + lane_index()) * F::kPerVector;
   if (unit.head == 0 && at + F::kPerVector <= unit.count) {
-    return load_once(reinterpret_cast<const typename F::Vector*>(unit.data + at));
+    return F::load(reinterpret_cast<const typename F::Vector*>(unit.data + at));
   }
   return load_elements(unit, static_cast<std::int32_t>(at));
 }
@@ -119,7 +119,7 @@ STEPGATE_DEVICE void look_ends(const Unit<F>& unit, const typename F::Vector* p,
     for (std::uint32_t q = 0; q < F::kVectorsPerRow; ++q) {
       const bool end = split && row + 1 == rows && q + 1 == F::kVectorsPerRow;
       const auto v = end ? load_elements(unit, static_cast<std::int32_t>(kUnitElements) - kStep + head)
-                         : load_once(p + q * kWarpLanes);
+                         : F::load(p + q * kWarpLanes);
       F::add(v, adder, peak, counts, c + q * F::kPerVector);
     }
     p += F::kVectorsPerRow * kWarpLanes;
@@ -148,7 +148,7 @@ STEPGATE_DEVICE void look_full(const Unit<F>& unit, Adder adder, typename F::Pea
   for (std::uint32_t i = 0; i < vectors; i += kLoads) {
     typename F::Vector v[kLoads];
 #pragma unroll
-    for (std::uint32_t k = 0; k < kLoads; ++k) v[k] = load_once(p + k * kWarpLanes);
+    for (std::uint32_t k = 0; k < kLoads; ++k) v[k] = F::load(p + k * kWarpLanes);
 #pragma unroll
     for (std::uint32_t k = 0; k < kLoads; ++k) {
       F::add(v[k], adder, peak, counts, c + k % F::kVectorsPerRow * F::kPerVector);
