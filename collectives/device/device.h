@@ -151,7 +151,8 @@ struct ObserveUpdate {
 enum class CaptureState {
   kNone,
   kCapturing,
-  kUnknown  // the default stream while another stream captures: touching it would spoil that capture
+  kUnknown,  // the default stream while another stream captures: touching it would spoil that capture
+  kFailed    // the driver did not say (last_error)
 };
 
 // A point in a stream that other streams can wait for (a CUDA event).

@@ -25,7 +25,11 @@ bool Gate::enter_locked(device::Stream s, CaptureState state) noexcept {
   }
   const device::Stream before = home_;
   home_ = s;
-  if (device_.immediate() || s == before || device_.capture_state(before) != CaptureState::kNone) return true;
+  if (state == CaptureState::kFailed) return false;
+  if (device_.immediate() || s == before) return true;
+  const CaptureState there = device_.capture_state(before);
+  // A graph's work is ordered by who launches the graph.
+  if (there != CaptureState::kNone) return there != CaptureState::kFailed;
   return device_.record(before, ordered_) == Code::kOk && device_.wait(s, ordered_) == Code::kOk;
 }
 
@@ -36,7 +40,10 @@ bool Gate::use_stream_locked(device::Stream s) noexcept {
     if (u.stream == s) return u.joins;
   }
   const CaptureState wanted = capturing_ ? CaptureState::kCapturing : CaptureState::kNone;
-  bool joins = device_.capture_state(s) == wanted;
+  const CaptureState state = device_.capture_state(s);
+  bool joins = state == wanted;
+  // Nobody knows what would become of a scan there, and its reduction is part of the step.
+  if (state == CaptureState::kUnknown || state == CaptureState::kFailed) failed_ = true;
   if (joins && device_.wait(s, begun_) != Code::kOk) {
     joins = false;
     failed_ = true;  // its reductions are part of the step and cannot be seen in order
@@ -58,14 +65,22 @@ bool Gate::join_streams_locked(device::Stream s) noexcept {
   };
   if (capturing_ && s != step_stream_) join(step_stream_);
   for (const Used& u : used_) {
-    if (u.joins && u.stream != s && device_.capture_state(u.stream) == wanted) join(u.stream);
+    if (!u.joins || u.stream == s) continue;
+    const CaptureState state = device_.capture_state(u.stream);
+    if (state == wanted) join(u.stream);
+    if (state == CaptureState::kUnknown || state == CaptureState::kFailed) all = false;
   }
   return all;
 }
 
 // Whether a call outside of the steps may enqueue on the gate's stream now.
 bool Gate::controllable_locked(const char* function, stepgate_status* why) noexcept {
-  if (device_.immediate() || device_.capture_state(home_) == CaptureState::kNone) return true;
+  const CaptureState state = device_.immediate() ? CaptureState::kNone : device_.capture_state(home_);
+  if (state == CaptureState::kNone) return true;
+  if (state == CaptureState::kFailed) {
+    *why = fail(STEPGATE_FAILED, std::string(function) + ": " + device_.last_error());
+    return false;
+  }
   *why = fail(STEPGATE_INVALID, std::string(function) +
                                     ": a stream is being captured; call it before or after the capture");
   return false;

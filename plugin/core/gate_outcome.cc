@@ -41,17 +41,12 @@ stepgate_status Gate::verdict_locked(std::uint32_t set) const {
 
 stepgate_status Gate::step_wait(std::uint32_t set, stepgate_decision* out) {
   if (set >= kMaxSets) return fail(STEPGATE_INVALID, "stepgate_step_wait: " + set_text(set));
-  device::Stream s = nullptr;
-  {
-    const std::lock_guard lock(mutex_);
-    stepgate_status why = STEPGATE_OK;
-    if (!controllable_locked("stepgate_step_wait", &why)) return why;
-    s = home_;
-  }
-  if (device_.synchronize(s) != device::Code::kOk) {
+  const stepgate_status waited = quiesce("stepgate_step_wait");
+  if (waited == STEPGATE_INVALID) return waited;
+  if (waited != STEPGATE_OK) {
     const std::lock_guard lock(mutex_);
     broken_ = true;  // a decision may have come, and this rank cannot follow it
-    return fail(STEPGATE_UNDECIDED, std::string("stepgate_step_wait: ") + device_.last_error());
+    return STEPGATE_UNDECIDED;
   }
   const std::lock_guard lock(mutex_);
   harvest_locked();

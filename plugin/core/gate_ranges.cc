@@ -159,7 +159,8 @@ void Gate::write_slot(std::uint32_t id) {
   s.largest_storable = largest_finite(r.spec.type);
   s.counted = r.spec.counted;
   s.live = r.declared && r.spec.result && !r.absent;
-  s.set = r.spec.set;
+  // Of no set once it is retired: a graph may go on scanning into it.
+  s.set = r.declared ? r.spec.set : kMaxSets;
   s.reduced_step = kNeverScanned;
   put_locked(slots_.get() + kAnonymousSlots + id, &s, sizeof s);
 }

@@ -142,7 +142,7 @@ stepgate_status Gate::summarize(std::uint32_t set, device::Stream s, double* fie
   if (!ready_for_step_locked("stepgate_summarize", set, &why)) return why;
   const device::CaptureState state = device_.capture_state(s);
   const bool reached = device_.reaches(fields);
-  if (!reached && state != device::CaptureState::kNone) {
+  if (!reached && state == device::CaptureState::kCapturing) {
     return fail(STEPGATE_INVALID,
                 "stepgate_summarize: the summary array lies in memory that the device cannot write, which "
                 "a capture cannot record; give device memory");

@@ -92,6 +92,7 @@ std::uint32_t CudaRank::declare(const std::string& name, const std::vector<int>&
                                 const std::function<void(gate::RangeSpec&)>& change) {
   gate::RangeSpec spec;
   spec.name = name;
+  spec.counted = rank_ == 0;  // all ranks hold the same sum
   for (std::size_t i = 0; i < buffers.size(); ++i) {
     spec.segments.push_back({buffer(buffers[i]), kElements});
     spec.parameters.push_back(name + "." + std::to_string(i));

@@ -19,7 +19,8 @@ using History = std::vector<std::vector<Told>>;  // [rank][step]
 
 // Calls that the job and its NCCL make here; they are not ours to fail.
 bool is_the_jobs(const std::string& name) {
-  return name == "cuMemcpyDtoHAsync_v2" || name == "cuLaunchHostFunc" || name == "cuMemcpyHtoDAsync_v2";
+  return name == "cuMemcpyDtoHAsync_v2" || name == "cuLaunchHostFunc" || name == "cuMemcpyHtoDAsync_v2" ||
+         name == "cuCtxPushCurrent_v2" || name == "cuCtxPopCurrent_v2";
 }
 
 // Two ranks, three steps; the index-th call of `name` after activation fails on whichever rank makes it.

@@ -20,6 +20,8 @@ struct StreamNccl::Call {
   ncclDataType_t type = ncclFloat32;
   device::Stream stream = nullptr;
   unsigned char* staging = nullptr;  // pinned
+  int number = 0;                    // of the rank's calls, in the order of issue
+  int runs = 0;                      // a recorded one runs at every replay
 
   std::size_t bytes() const { return count * (type == ncclFloat64 ? 8 : 4); }
 };
@@ -31,7 +33,6 @@ struct StreamNccl::Comm {
   void* pinned = nullptr;
   std::vector<Call> calls;
   std::atomic<int> issued{0};
-  int met = 0;  // meetings that its host functions have entered
   std::atomic<unsigned> delay{0};
   std::atomic<int> pending{0};
   std::vector<std::thread> helpers;
@@ -41,6 +42,22 @@ struct StreamNccl::Comm {
 namespace {
 
 thread_local int nccl_depth = 0;
+
+class InContext {
+ public:
+  InContext(const device::cuda::Driver& driver, device::cuda::ContextHandle context) : driver_(driver) {
+    driver_.call(driver_.api().CtxPushCurrent, context);
+  }
+  ~InContext() {
+    device::cuda::ContextHandle popped = nullptr;
+    driver_.call(driver_.api().CtxPopCurrent, &popped);
+  }
+  InContext(const InContext&) = delete;
+  InContext& operator=(const InContext&) = delete;
+
+ private:
+  const device::cuda::Driver& driver_;
+};
 
 DevicePtr address(const void* p) {
   return static_cast<DevicePtr>(reinterpret_cast<std::uintptr_t>(p));
@@ -77,11 +94,12 @@ StreamNccl::StreamNccl(int ranks, std::shared_ptr<device::cuda::Driver> driver)
     auto comm = std::make_unique<Comm>();
     comm->nccl = this;
     comm->rank = r;
-    device::cuda::ContextHandle popped = nullptr;
     EXPECT_EQ(driver_->call(api.DevicePrimaryCtxRetain, &comm->context, r), Result::kSuccess);
-    EXPECT_EQ(driver_->call(api.CtxPushCurrent, comm->context), Result::kSuccess);
-    EXPECT_EQ(driver_->call(api.MemHostAlloc, &comm->pinned, kMaxBytes * kCallsPerRank, 0u), Result::kSuccess);
-    EXPECT_EQ(driver_->call(api.CtxPopCurrent, &popped), Result::kSuccess);
+    {
+      const InContext scope(*driver_, comm->context);
+      EXPECT_EQ(driver_->call(api.MemHostAlloc, &comm->pinned, kMaxBytes * kCallsPerRank, 0u),
+                Result::kSuccess);
+    }
     comm->calls.resize(kCallsPerRank);
     comms_.push_back(std::move(comm));
   }
@@ -91,7 +109,10 @@ StreamNccl::~StreamNccl() {
   const auto& api = driver_->api();
   for (const auto& comm : comms_) {
     for (std::thread& t : comm->helpers) t.join();
-    driver_->call(api.MemFreeHost, comm->pinned);
+    {
+      const InContext scope(*driver_, comm->context);
+      driver_->call(api.MemFreeHost, comm->pinned);
+    }
     driver_->call(api.DevicePrimaryCtxRelease, comm->rank);
   }
 }
@@ -130,9 +151,8 @@ void StreamNccl::run(void* call) {
 
 void StreamNccl::meet(Call& call) {
   std::unique_lock lock(mutex_);
-  int index = call.comm->met++;
-  while (failing_.count({call.comm->rank, index}) != 0) index = call.comm->met++;
-  Meeting& m = meetings_[index];
+  const int index = call.number;
+  Meeting& m = meetings_[{index, call.runs++}];
   m.sent[call.comm->rank] = values(call.staging, call.count, call.type);
   changed_.notify_all();
   const bool all = changed_.wait_for(lock, std::chrono::seconds(60), [&] {
@@ -147,7 +167,9 @@ void StreamNccl::meet(Call& call) {
   store(call.staging, sum, call.type);
 }
 
+// As NCCL itself does, it works on the communicator's device whatever the calling thread's is.
 ncclResult_t StreamNccl::enqueue(Call& call) {
+  const InContext scope(*driver_, call.comm->context);
   const auto& api = driver_->api();
   const auto stream = static_cast<StreamHandle>(call.stream);
   const bool done =
@@ -174,16 +196,13 @@ ncclResult_t StreamNccl::all_reduce(int rank, const void* send, void* recv, std:
   EXPECT_LT(number, kCallsPerRank);
   Call& call = comm.calls[static_cast<std::size_t>(number)];
   call = {this, &comm, send, recv, count, type, s,
-          static_cast<unsigned char*>(comm.pinned) + kMaxBytes * static_cast<std::size_t>(number)};
+          static_cast<unsigned char*>(comm.pinned) + kMaxBytes * static_cast<std::size_t>(number), number, 0};
   EXPECT_LE(call.bytes(), kMaxBytes);
   if (comm.delay == 0) return enqueue(call);
   ++comm.pending;
   comm.helpers.emplace_back([this, &call, &comm, delay = comm.delay.load()] {
     std::this_thread::sleep_for(std::chrono::microseconds(delay));
-    driver_->call(driver_->api().CtxPushCurrent, comm.context);
     EXPECT_EQ(enqueue(call), ncclSuccess);
-    device::cuda::ContextHandle popped = nullptr;
-    driver_->call(driver_->api().CtxPopCurrent, &popped);
     --comm.pending;
   });
   return ncclInProgress;

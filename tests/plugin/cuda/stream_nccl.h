@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "collectives/device/cuda/driver.h"
+#include "collectives/device/device.h"
 #include "plugin/core/core_entry.h"
 
 namespace stepgate::test {
@@ -71,7 +72,7 @@ class StreamNccl {
   std::vector<std::unique_ptr<Comm>> comms_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  std::map<int, Meeting> meetings_;
+  std::map<std::pair<int, int>, Meeting> meetings_;  // number of the call, and which run of it
   std::map<std::pair<int, int>, bool> failing_;
 };
 
