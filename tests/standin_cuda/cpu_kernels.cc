@@ -18,6 +18,10 @@ constexpr CpuKernel kKernels[] = {STEPGATE_CUDA_KERNELS(STEPGATE_CPU_KERNEL)};
 
 }  // namespace
 
+std::span<const CpuKernel> all_kernels() {
+  return kKernels;
+}
+
 const CpuKernel* find_kernel(const char* name) {
   for (const CpuKernel& k : kKernels) {
     if (std::strcmp(k.name, name) == 0) return &k;

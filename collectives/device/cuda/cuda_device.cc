@@ -71,8 +71,8 @@ Code CudaDevice::copy_in(Stream s, void* device, const void* from, std::size_t b
   if (bytes <= kSmallCopyBytes) {
     return poke(s, static_cast<unsigned char*>(device), static_cast<const unsigned char*>(from), bytes);
   }
-  return on_stream("copy_in", context_->driver().api().MemcpyHtoDAsync, address(device), from, bytes,
-                   static_cast<cuda::StreamHandle>(s));
+  return call_driver("copy_in", context_->driver().api().MemcpyHtoDAsync, address(device), from, bytes,
+                     static_cast<cuda::StreamHandle>(s));
 }
 
 // The bytes travel in the launches: no staging to keep, and a graph replays what it captured.
@@ -93,15 +93,15 @@ Code CudaDevice::copy_out(Stream s, void* to, const void* device, std::size_t by
   if (bytes == 0) return Code::kOk;
   const ContextScope scope(*context_, "copy_out");
   if (!scope) return scope.code();
-  return on_stream("copy_out", context_->driver().api().MemcpyDtoHAsync, to, address(device), bytes,
-                   static_cast<cuda::StreamHandle>(s));
+  return call_driver("copy_out", context_->driver().api().MemcpyDtoHAsync, to, address(device), bytes,
+                     static_cast<cuda::StreamHandle>(s));
 }
 
 Code CudaDevice::synchronize(Stream s) noexcept {
   const ContextScope scope(*context_, "synchronize");
   if (!scope) return scope.code();
-  return on_stream("synchronize", context_->driver().api().StreamSynchronize,
-                   static_cast<cuda::StreamHandle>(s));
+  return call_driver("synchronize", context_->driver().api().StreamSynchronize,
+                     static_cast<cuda::StreamHandle>(s));
 }
 
 const char* CudaDevice::last_error() const noexcept {

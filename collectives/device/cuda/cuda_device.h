@@ -121,9 +121,9 @@ class CudaDevice final : public Device {
   cuda::PassShape apply_shape() const noexcept;
   Code apply_kind(Stream s, std::uint32_t index, std::span<const Apply> jobs) noexcept;
 
-  // One driver function on a stream, the context being current.
+  // One driver function, the context being current.
   template <class... P, class... A>
-  Code on_stream(const char* operation, const cuda::Function<cuda::Result(P...)>& function,
+  Code call_driver(const char* operation, const cuda::Function<cuda::Result(P...)>& function,
                  A... arguments) noexcept {
     const cuda::Result r = context_->driver().call(function, arguments...);
     if (r == cuda::Result::kSuccess) return Code::kOk;

@@ -29,7 +29,7 @@ Mark CudaDevice::create_mark() noexcept {
   const RelaxedCapture relaxed(context_->driver());
   cuda::EventHandle event = nullptr;
   const Code code =
-      on_stream("create_mark", context_->driver().api().EventCreate, &event, cuda::kEventDisableTiming);
+      call_driver("create_mark", context_->driver().api().EventCreate, &event, cuda::kEventDisableTiming);
   return code == Code::kOk ? event : nullptr;
 }
 
@@ -37,19 +37,19 @@ void CudaDevice::release_mark(Mark mark) noexcept {
   if (mark == nullptr) return;
   const ContextScope scope(*context_, "release_mark");
   const RelaxedCapture relaxed(context_->driver());
-  on_stream("release_mark", context_->driver().api().EventDestroy, event_of(mark));
+  call_driver("release_mark", context_->driver().api().EventDestroy, event_of(mark));
 }
 
 Code CudaDevice::record(Stream s, Mark mark) noexcept {
   const ContextScope scope(*context_, "record");
   if (!scope) return scope.code();
-  return on_stream("record", context_->driver().api().EventRecord, event_of(mark), handle_of(s));
+  return call_driver("record", context_->driver().api().EventRecord, event_of(mark), handle_of(s));
 }
 
 Code CudaDevice::wait(Stream s, Mark mark) noexcept {
   const ContextScope scope(*context_, "wait");
   if (!scope) return scope.code();
-  return on_stream("wait", context_->driver().api().StreamWaitEvent, handle_of(s), event_of(mark), 0u);
+  return call_driver("wait", context_->driver().api().StreamWaitEvent, handle_of(s), event_of(mark), 0u);
 }
 
 CaptureState CudaDevice::capture_state(Stream s) noexcept {
@@ -69,10 +69,9 @@ CaptureState CudaDevice::capture_state(Stream s) noexcept {
 bool CudaDevice::reaches(const void* p) noexcept {
   const ContextScope scope(*context_, "reaches");
   if (!scope) return false;
-  const cuda::Driver& driver = context_->driver();
   const auto ask = [&](cuda::PointerAttribute attribute, auto* value) {
-    return driver.call(driver.api().PointerGetAttribute, static_cast<void*>(value), attribute, address(p)) ==
-           Result::kSuccess;
+    return call_driver("reaches", context_->driver().api().PointerGetAttribute, static_cast<void*>(value),
+                       attribute, address(p)) == Code::kOk;
   };
   unsigned managed = 0;
   auto type = cuda::MemoryType::kHost;

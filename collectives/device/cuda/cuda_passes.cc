@@ -110,8 +110,8 @@ Code CudaDevice::observe_update(Stream s, const ObserveUpdate& job) noexcept {
   if (!scope) return scope.code();
   const auto total = static_cast<cuda::DevicePtr>(reinterpret_cast<std::uintptr_t>(job.total));
   const Code cleared =
-      on_stream("observe_update", context_->driver().api().MemsetD8Async, total,
-                static_cast<unsigned char>(0), sizeof *job.total, static_cast<cuda::StreamHandle>(s));
+      call_driver("observe_update", context_->driver().api().MemsetD8Async, total,
+                  static_cast<unsigned char>(0), sizeof *job.total, static_cast<cuda::StreamHandle>(s));
   if (cleared != Code::kOk) return cleared;
   static_assert(sizeof(UpdateStats) == 3 * sizeof(unsigned long long), "the kernel counts in words");
   const kernels::UpdateArguments a{job.before, job.after, job.update, job.count,

@@ -59,8 +59,9 @@ ScanKind kind_at(std::uint32_t index) {
 // Warps and blocks of a scan's kernel.
 cuda::PassShape CudaDevice::shape_of(const ScanKind& kind) const noexcept {
   const auto bytes = static_cast<std::uint32_t>(element_size(kind.stored));
-  const kernels::ScanTuning t = kernels::scan_tuning(context_->architecture(), bytes);
-  return {t.warps_per_block, kind.in_place ? kernels::unscale_blocks_per_sm(bytes) : t.blocks_per_sm};
+  const auto tuning = kind.in_place ? kernels::unscale_tuning : kernels::scan_tuning;
+  const kernels::ScanTuning t = tuning(context_->architecture(), bytes);
+  return {t.warps_per_block, t.blocks_per_sm};
 }
 
 std::uint32_t CudaDevice::group_log2_for(const ScanKind& kind, std::uint64_t units) const noexcept {
@@ -129,6 +130,7 @@ Code CudaDevice::flush(Stream s, const ScanKind& kind, const double* unscale_by,
 }
 
 Code CudaDevice::scan_all(Stream s, std::span<const Scan> jobs) noexcept {
+  if (jobs.empty()) return Code::kOk;
   std::uint64_t present[2] = {};
   for (const Scan& job : jobs) {
     if (const Code code = cuda::check_scan(job); code != Code::kOk) return code;

@@ -25,7 +25,9 @@ const char* image_hint(Result r) {
 }
 
 std::string load_error(const Driver& driver, const void* image, Result r) {
-  if (std::strncmp(static_cast<const char*>(image), kernels::kStubText, sizeof kernels::kStubText - 1) == 0) {
+  const bool refused = *image_hint(r) != '\0';
+  if (refused &&
+      std::strncmp(static_cast<const char*>(image), kernels::kStubText, sizeof kernels::kStubText - 1) == 0) {
     return kNoKernels;
   }
   driver_failed(driver, "create", driver.api().ModuleLoadData.name, "", r);

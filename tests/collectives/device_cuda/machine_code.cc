@@ -38,12 +38,18 @@ std::string architecture_in(const std::string& name) {
   return at == std::string::npos ? "" : name.substr(at, name.find('.', at) - at);
 }
 
-// The operation without predicate and modifiers: "@!P0 LOP3.LUT P1, ..." is LOP3.
-std::string operation(const std::string& instruction) {
+// Without predicate and operands: "@!P0 LDG.E.128 R4, ..." is LDG.E.128.
+std::string first_word(const std::string& instruction) {
   std::istringstream words(instruction);
   std::string word;
   words >> word;
   if (!word.empty() && word[0] == '@') words >> word;
+  return word;
+}
+
+// Without modifiers too: LDG.
+std::string operation(const std::string& instruction) {
+  const std::string word = first_word(instruction);
   return word.substr(0, word.find('.'));
 }
 
@@ -58,16 +64,19 @@ bool is_alu(const std::string& op) {
   return false;
 }
 
-LoopCost cost_of(const Listing& k, std::size_t from, std::size_t to, int width) {
+LoopCost cost_of(const Listing& k, std::size_t from, std::size_t to, const LoopShape& shape) {
   LoopCost cost;
-  const std::string mark = "." + std::to_string(width) + ".CONSTANT";
+  const std::string width = "." + std::to_string(shape.width);
   for (std::size_t i = from; i <= to; ++i) {
-    const std::string& x = k.instructions[i];
-    const std::string op = operation(x);
+    const std::string word = first_word(k.instructions[i]);
+    const std::string op = word.substr(0, word.find('.'));
     if (op == "NOP") continue;
     ++cost.instructions;
     cost.alu += is_alu(op);
-    cost.loads += op == "LDG" && x.find(mark) != std::string::npos;
+    const bool vector = word.find(width) != std::string::npos;
+    const bool constant = word.find(".CONSTANT") != std::string::npos;
+    cost.loads += op == "LDG" && vector && constant == shape.read_only;
+    cost.stores += op == "STG" && vector;
     cost.stack += op == "STL" || op == "LDL";
   }
   return cost;
@@ -128,14 +137,15 @@ std::map<std::string, std::map<std::string, Listing>> disassemble(const std::str
   return all;
 }
 
-LoopCost hot_loop(const Listing& k, int loads, int width) {
+LoopCost hot_loop(const Listing& k, const LoopShape& shape) {
   LoopCost best;
   for (std::size_t i = 0; i < k.instructions.size(); ++i) {
     if (operation(k.instructions[i]) != "BRA") continue;
     const auto label = k.labels.find(between(k.instructions[i] + ")", "`(", ")"));
     if (label == k.labels.end() || label->second > i) continue;
-    const LoopCost cost = cost_of(k, label->second, i, width);
-    if (cost.loads == loads && (best.instructions == 0 || cost.instructions < best.instructions)) best = cost;
+    const LoopCost cost = cost_of(k, label->second, i, shape);
+    if (cost.loads != shape.loads || cost.stores != shape.stores) continue;
+    if (best.instructions == 0 || cost.instructions < best.instructions) best = cost;
   }
   return best;
 }

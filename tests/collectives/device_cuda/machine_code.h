@@ -33,11 +33,19 @@ std::map<std::string, std::map<std::string, Listing>> disassemble(const std::str
 
 struct LoopCost {
   int instructions = 0;
-  int alu = 0;    // integer and comparison unit
-  int loads = 0;  // read-only vector loads
-  int stack = 0;  // local loads and stores
+  int alu = 0;     // integer and comparison unit
+  int loads = 0;   // vector loads
+  int stores = 0;  // vector stores
+  int stack = 0;   // local loads and stores
 };
-// The innermost loop with exactly `loads` read-only loads of `width` bits; all zero where there is none.
-LoopCost hot_loop(const Listing& kernel, int loads, int width);
+// How a loop is recognised: vectors of `width` bits that it reads and writes in one turn.
+struct LoopShape {
+  int loads;
+  int width;
+  bool read_only = true;  // loads of memory that the kernel does not write
+  int stores = 0;
+};
+// The innermost loop of this shape; all zero where there is none.
+LoopCost hot_loop(const Listing& kernel, const LoopShape& shape);
 
 }  // namespace stepgate::test

@@ -98,7 +98,10 @@ DeviceJob::DeviceJob(Device& device, device::Stream s, const JobPlan& plan)
       begun_(device, sizeof(GateBlock), Memory::kMapped),
       finished_(device, sizeof(GateBlock), Memory::kMapped),
       table_(device, 2 * sizeof(RangeSlot) * plan.ranges.size(), Memory::kMapped),
-      stamps_(device, 2 * sizeof(std::uint64_t), Memory::kMapped) {
+      stamps_(device, 2 * sizeof(std::uint64_t), Memory::kMapped),
+      absorbed_(device, sizeof(device::UpdateStats), Memory::kDevice),
+      absorbed_mirror_(device, sizeof(device::UpdateStats), Memory::kMapped),
+      mark_(device) {
   for (const RangeData& r : plan.ranges) {
     Range made{{device, r.bytes.size(), Memory::kDevice},
                {device, sizeof(GradStats) * r.counts.size(), Memory::kMapped},
@@ -113,9 +116,10 @@ DeviceJob::DeviceJob(Device& device, device::Stream s, const JobPlan& plan)
     ranges_.push_back(std::move(made));
   }
   for (const Held* h : {&block_, &slots_, &fields_, &ring_, &head_, &mirror_, &slots_mirror_, &begun_,
-                        &finished_, &table_, &stamps_}) {
+                        &finished_, &table_, &stamps_, &absorbed_, &absorbed_mirror_}) {
     usable_ = usable_ && h->as<void>() != nullptr;
   }
+  usable_ = usable_ && mark_.get() != nullptr;
 }
 
 bool DeviceJob::ok(Code code, const char* what, std::string* error) const {
@@ -140,6 +144,10 @@ bool DeviceJob::start(std::string* error) {
       if (plan_.prepare) good = good && ok(device_.prepare(scan_of(i, local)), "prepare", error);
     }
   }
+  for (const Range& r : ranges_) {
+    const bool reached = device_.reaches(r.data.as<void>());
+    good = good && ok(reached ? Code::kOk : Code::kInvalid, "reaches", error);
+  }
   return good && ok(device_.synchronize(stream_), "synchronize", error);
 }
 
@@ -154,6 +162,8 @@ device::Scan DeviceJob::scan_of(std::size_t range, bool local) const {
   if (local) job.first_bad = &slot->first_bad_segment;
   job.epoch = &block_.as<GateBlock>()->step;
   job.stamp = local ? &slot->local_step : &slot->reduced_step;
+  job.unless_stamped = range % 2 == 0;  // no step's scan has run before
+  if (local && plan_.in_place) job.unscale_by = &block_.as<GateBlock>()->latched_scale;
   return job;
 }
 
@@ -201,6 +211,7 @@ bool DeviceJob::decides(std::string* error) {
 
 bool DeviceJob::applies(std::string* error) {
   GateBlock* g = block_.as<GateBlock>();
+  std::vector<device::Apply> in_place;
   for (std::size_t i = 0; plan_.apply && i < ranges_.size(); ++i) {
     const ElementType t = plan_.ranges[i].type;
     device::Apply job;
@@ -208,14 +219,22 @@ bool DeviceJob::applies(std::string* error) {
     job.count = plan_.ranges[i].bytes.size() / element_size(t);
     job.stored = t;
     job.outputs = &g->sets[0].outputs;
-    if (t == ElementType::kFp16 || t == ElementType::kBf16) {
-      job.out = ranges_[i].widened.as<void>();
-      if (!ok(device_.apply(stream_, job), "widen", error)) return false;
-      job.out = nullptr;
-    }
-    if (!ok(device_.apply(stream_, job), "apply", error)) return false;
+    in_place.push_back(job);
+    if (t != ElementType::kFp16 && t != ElementType::kBf16) continue;
+    job.out = ranges_[i].widened.as<void>();
+    if (!ok(device_.apply(stream_, job), "widen", error)) return false;
   }
-  return ok(device_.mark_applied(stream_, g, 0), "mark_applied", error);
+  return ok(device_.apply_all(stream_, in_place), "apply", error) &&
+         ok(device_.mark_applied(stream_, g, 0), "mark_applied", error);
+}
+
+// A made-up update: the first range's bytes are before, after and update.
+bool DeviceJob::observes(std::string* error) {
+  const ElementType t = plan_.ranges[0].type;
+  const void* data = ranges_[0].data.as<void>();
+  return ok(device_.observe_update(stream_, {data, data, data, plan_.ranges[0].bytes.size() / element_size(t),
+                                             t, absorbed_.as<device::UpdateStats>()}),
+            "observe_update", error);
 }
 
 bool DeviceJob::mirrors(std::string* error) {
@@ -223,7 +242,10 @@ bool DeviceJob::mirrors(std::string* error) {
             error) &&
          ok(device_.copy_out(stream_, slots_mirror_.as<void>(), slots_.as<void>(),
                              sizeof(RangeSlot) * ranges_.size()),
-            "slots mirror", error);
+            "slots mirror", error) &&
+         ok(device_.copy_out(stream_, absorbed_mirror_.as<void>(), absorbed_.as<void>(),
+                             sizeof(device::UpdateStats)),
+            "absorbed mirror", error);
 }
 
 bool DeviceJob::enqueue_step(Spoil spoil, std::string* error) {
@@ -232,9 +254,13 @@ bool DeviceJob::enqueue_step(Spoil spoil, std::string* error) {
                                 .slots = slots_.as<RangeSlot>(),
                                 .slot_count = static_cast<std::uint32_t>(ranges_.size()),
                                 .mirror = begun_.as<GateBlock>()};
-  return ok(device_.begin_step(stream_, begin), "begin_step", error) && scans(error) &&
+  const bool known = device_.capture_state(stream_) != device::CaptureState::kUnknown;
+  return ok(known ? Code::kOk : Code::kDriver, "capture_state", error) &&
+         ok(device_.begin_step(stream_, begin), "begin_step", error) && scans(error) &&
+         ok(device_.record(stream_, mark_.get()), "record", error) &&
+         ok(device_.wait(stream_, mark_.get()), "wait", error) &&
          (spoil != Spoil::kVeto || ok(device_.veto(stream_, g), "veto", error)) && decides(error) &&
-         applies(error) && mirrors(error);
+         applies(error) && observes(error) && mirrors(error);
 }
 
 bool DeviceJob::collect(JobTrace* trace, std::string* error) {
@@ -249,6 +275,7 @@ bool DeviceJob::collect(JobTrace* trace, std::string* error) {
   const auto* table = table_.as<RangeSlot>() + turn * ranges_.size();
   t.published.assign(table, table + ranges_.size());
   t.stamp = stamps_.as<std::uint64_t>()[turn];
+  t.absorbed = *absorbed_mirror_.as<device::UpdateStats>();
   for (std::size_t i = 0; i < ranges_.size(); ++i) {
     const auto* each = ranges_[i].per_segment.as<GradStats>();
     t.per_segment.insert(t.per_segment.end(), each, each + ranges_[i].segments.size());
@@ -312,6 +339,7 @@ std::string difference(const JobTrace& got, const JobTrace& want) {
     if (!same(a.published, b.published)) return step + "table";
     if (!same(a.gradients, b.gradients)) return step + "gradients";
     if (!same(a.widened, b.widened)) return step + "widened gradients";
+    if (!same(&a.absorbed, &b.absorbed, sizeof a.absorbed)) return step + "absorbed updates";
   }
   if (got.head != want.head) return "head of the ring";
   return same(got.records, want.records) ? "" : "records";

@@ -35,6 +35,19 @@ class Held {
   void* memory_;
 };
 
+class HeldMark {
+ public:
+  explicit HeldMark(device::Device& device) : device_(device), mark_(device.create_mark()) {}
+  ~HeldMark() { device_.release_mark(mark_); }
+  HeldMark(const HeldMark&) = delete;
+  HeldMark& operator=(const HeldMark&) = delete;
+  device::Mark get() const { return mark_; }
+
+ private:
+  device::Device& device_;
+  device::Mark mark_;
+};
+
 // The gradients of one declared range, as host bytes.
 struct RangeData {
   ElementType type = ElementType::kFp32;
@@ -50,6 +63,7 @@ struct JobPlan {
   std::uint32_t rank = 0;
   bool prepare = true;
   bool apply = true;
+  bool in_place = false;  // local scans unscale what they read
 };
 
 JobPlan random_plan(std::uint64_t seed);
@@ -64,6 +78,7 @@ struct StepTrace {
   std::vector<GradStats> per_segment;
   std::vector<unsigned char> gradients;
   std::vector<unsigned char> widened;
+  device::UpdateStats absorbed;
 };
 
 struct JobTrace {
@@ -99,12 +114,15 @@ class DeviceJob {
   bool scans(std::string* error);
   bool decides(std::string* error);
   bool applies(std::string* error);
+  bool observes(std::string* error);
   bool mirrors(std::string* error);
 
   device::Device& device_;
   device::Stream stream_;
   const JobPlan& plan_;
-  Held block_, slots_, fields_, ring_, head_, mirror_, slots_mirror_, begun_, finished_, table_, stamps_;
+  Held block_, slots_, fields_, ring_, head_, mirror_, slots_mirror_, begun_, finished_, table_, stamps_,
+      absorbed_, absorbed_mirror_;
+  HeldMark mark_;
   std::vector<Range> ranges_;
   bool usable_ = true;
 };

@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "collectives/device/cuda/kernels/fatbin.h"
 #include "tests/collectives/device_cuda_driver/standin.h"
 
 namespace stepgate::test {
@@ -53,6 +54,11 @@ TEST(CudaDriver, AnOldDriverSaysWhatIsNeeded) {
   EXPECT_NE(older, nullptr) << error;
 }
 
+// By itself it asks for the release of the compiler that made the kernels, whatever its minor.
+TEST(CudaDriver, NeedsTheReleaseOfTheKernels) {
+  EXPECT_EQ(device::cuda::DriverOptions{}.needed_version, STEPGATE_TEST_CUDA_MAJOR * 1000);
+}
+
 TEST(CudaDriver, AFailedStartIsNamed) {
   StandIn standin;
   standin.control().fail("cuInit", 0, 100, 1);
@@ -82,6 +88,32 @@ TEST(CudaDevice, RefusesWhatItCannotRunOn) {
   standin.control().configure(options);
   EXPECT_EQ(CudaDevice::create({driver, 0, StandIn::image()}, &error), nullptr);
   EXPECT_TRUE(contains(error, "cuModuleLoadData: CUDA_ERROR_NO_BINARY_FOR_GPU (209); the kernels")) << error;
+}
+
+// A build without nvcc: only the stand-in takes what stands for the kernels.
+TEST(CudaDevice, TheStubIsNamed) {
+  StandIn standin;
+  std::string error;
+  const auto driver = standin.open(&error);
+  const char stub[64] = "STEPGATE: built without nvcc";
+  EXPECT_NE(CudaDevice::create({driver, 0, stub}, &error), nullptr) << error;
+  for (const int refusal : {200, 209, 222}) {
+    standin.control().fail("cuModuleLoadData", 0, refusal, 1);
+    EXPECT_EQ(CudaDevice::create({driver, 0, stub}, &error), nullptr);
+    EXPECT_EQ(error, "CudaDevice: this build carries no CUDA kernels (it was configured without nvcc)");
+  }
+  // What a lost device answers is no word on the image.
+  standin.control().fail("cuModuleLoadData", 0, 719, 1);
+  EXPECT_EQ(CudaDevice::create({driver, 0, stub}, &error), nullptr);
+  EXPECT_TRUE(contains(error, "CUDA_ERROR_LAUNCH_FAILED")) << error;
+}
+
+// Which it is, this build knows.
+TEST(CudaFatbin, SaysWhatItIs) {
+  const std::string begin(reinterpret_cast<const char*>(stepgate_fatbin), sizeof cuda::kStubText - 1);
+  EXPECT_EQ(begin == cuda::kStubText, stepgate_have_fatbin == 0);
+  EXPECT_EQ(stepgate_have_fatbin != 0, STEPGATE_TEST_HAVE_NVCC != 0);
+  EXPECT_GE(stepgate_fatbin_size, 64u);
 }
 
 TEST(CudaDevice, NoDeviceAtAll) {
@@ -170,20 +202,57 @@ TEST(CudaDevice, RefusesArguments) {
   auto* g = static_cast<GateBlock*>(cuda->allocate(sizeof(GateBlock), device::Memory::kDevice));
   auto* stats = reinterpret_cast<GradStats*>(g);
   double* fields = reinterpret_cast<double*>(g);
+  const device::Segment odd{reinterpret_cast<const char*>(g) + 1, 2};
   standin.control().forget_calls();
-  EXPECT_EQ(cuda->begin_step(nullptr, nullptr), Code::kInvalid);
-  EXPECT_EQ(cuda->summarize(nullptr, g, kMaxSets, nullptr, 0, fields), Code::kInvalid);
+  EXPECT_EQ(cuda->begin_step(nullptr, {}), Code::kInvalid);
+  EXPECT_EQ(cuda->begin_step(nullptr, {.g = g, .slot_count = 1}), Code::kInvalid);
+  EXPECT_EQ(cuda->summarize(nullptr, {.g = g, .set = kMaxSets, .fields = fields}), Code::kInvalid);
   EXPECT_EQ(std::string(cuda->last_error()), "summarize: set 8; allowed: 0 to 7");
-  EXPECT_EQ(cuda->summarize(nullptr, g, 0, nullptr, 1, fields), Code::kInvalid);
-  EXPECT_EQ(cuda->summarize(nullptr, g, 0, nullptr, 0, nullptr), Code::kInvalid);
+  EXPECT_EQ(cuda->summarize(nullptr, {.g = g, .slot_count = 1, .fields = fields}), Code::kInvalid);
+  EXPECT_EQ(cuda->summarize(nullptr, {.g = g}), Code::kInvalid);
   EXPECT_EQ(cuda->decide(nullptr, g, 0, nullptr), Code::kInvalid);
   EXPECT_EQ(cuda->veto(nullptr, nullptr), Code::kInvalid);
   EXPECT_EQ(cuda->mark_applied(nullptr, g, 9), Code::kInvalid);
-  EXPECT_EQ(cuda->publish(nullptr, g, 0, nullptr, 0, {}, {}), Code::kInvalid);
+  device::FinishStep finish;
+  EXPECT_EQ(cuda->finish_step(nullptr, finish), Code::kInvalid);
+  finish.g = g;
+  finish.publish_sets = 1;
+  EXPECT_EQ(cuda->finish_step(nullptr, finish), Code::kInvalid);
+  finish.publish_sets = 0;
+  finish.slot_count = 1;
+  EXPECT_EQ(cuda->finish_step(nullptr, finish), Code::kInvalid);
+  finish.slot_count = 0;
+  finish.decide_set = 0;
+  EXPECT_EQ(cuda->finish_step(nullptr, finish), Code::kInvalid);
+  finish.decide_set = 8;
+  finish.fields = fields;
+  EXPECT_EQ(cuda->finish_step(nullptr, finish), Code::kInvalid);
+  EXPECT_EQ(std::string(cuda->last_error()), "finish_step: set 8; allowed: 0 to 7");
+  EXPECT_EQ(cuda->observe_update(nullptr, {}), Code::kInvalid);
+  EXPECT_EQ(cuda->observe_update(nullptr, {.stored = ElementType::kFp8E5M2}), Code::kUnsupported);
+  device::UpdateStats* updates = reinterpret_cast<device::UpdateStats*>(g);
+  EXPECT_EQ(cuda->observe_update(nullptr, {.before = g, .after = g, .count = 1, .total = updates}),
+            Code::kInvalid);
+  EXPECT_EQ(cuda->observe_update(nullptr,
+                                 {.before = g, .after = g, .update = odd.data, .count = 1, .total = updates}),
+            Code::kInvalid);
+  device::Scan jobs[2];
+  jobs[0].total = jobs[1].total = stats;
+  jobs[1].epoch = &g->step;
+  EXPECT_EQ(cuda->scan(nullptr, jobs[1]), Code::kInvalid);
+  jobs[1].epoch = nullptr;
+  jobs[1].unless_stamped = true;
+  EXPECT_EQ(cuda->scan(nullptr, jobs[1]), Code::kInvalid);
+  jobs[1].unless_stamped = false;
+  jobs[1].stored = ElementType::kFp8E4M3;
+  jobs[1].unscale_by = &g->latched_scale;
+  EXPECT_EQ(cuda->scan(nullptr, jobs[1]), Code::kUnsupported);
+  EXPECT_EQ(cuda->scan_all(nullptr, jobs), Code::kUnsupported);
+  EXPECT_EQ(cuda->scan_all(nullptr, {}), Code::kOk);
+  EXPECT_EQ(cuda->apply_all(nullptr, {}), Code::kOk);
   EXPECT_EQ(cuda->copy_in(nullptr, nullptr, fields, 1), Code::kInvalid);
   EXPECT_EQ(cuda->copy_out(nullptr, nullptr, nullptr, 0), Code::kOk);
   EXPECT_EQ(cuda->scan(nullptr, {}), Code::kInvalid);
-  const device::Segment odd{reinterpret_cast<const char*>(g) + 1, 2};
   EXPECT_EQ(cuda->scan(nullptr, {.segments = {&odd, 1}, .stored = ElementType::kBf16, .total = stats}),
             Code::kInvalid);
   const device::Segment null{nullptr, 2};

@@ -128,28 +128,76 @@ TEST(CudaScanPlan, CutsToWhatFits) {
   EXPECT_FALSE(fitting_group_log2(many, 0, kPooledRoom, &k));
 }
 
-TEST(CudaScanPlan, PortionsCoverEverySegmentOnce) {
+// Jobs of any number of segments: each segment in one launch, each range finished once, by its last one.
+TEST(CudaScanPlan, LaunchesCoverEverySegmentOnce) {
   using namespace device::cuda;
-  std::vector<Segment> segments(500);
-  for (std::size_t i = 0; i < segments.size(); ++i) segments[i].count = i * 100;
-  std::uint32_t next = 0;
-  std::size_t covered = 0;
-  while (next < segments.size()) {
+  const std::size_t sizes[] = {500, 0, 1, 1, 50, 0, 192, 7, 193, 3};
+  std::vector<std::vector<Segment>> all;
+  std::vector<Scratch> scratch(std::size(sizes));
+  std::vector<std::uint32_t> tickets(std::size(sizes));
+  std::uint64_t count = 0;
+  for (const std::size_t n : sizes) {
+    all.emplace_back(n);
+    for (Segment& s : all.back()) s.count = 100 * count++;
+  }
+  std::vector<std::uint64_t> seen;
+  std::vector<std::size_t> finished(std::size(sizes));
+  ScanLaunch launch(0);
+  const auto look = [&] {
     kernels::ScanArguments a{};
-    next = fill_portion(segments, next, 0, &a);
-    EXPECT_EQ(a.first_segment, covered);
-    EXPECT_EQ(a.range_segments, 500u);
-    std::uint32_t groups = 0;
+    launch.write(&a);
+    launch.clear();
+    std::uint32_t groups = 0, empty = 0;
     for (std::uint32_t i = 0; i < a.segment_count; ++i) {
-      EXPECT_EQ(a.segment[i].count, segments[covered + i].count);
-      EXPECT_EQ(a.first_group[i], groups);
-      groups += static_cast<std::uint32_t>(kernels::groups_of(a.segment[i].count, 0));
+      EXPECT_EQ(kernels::first_groups_of(a)[i], groups);
+      groups += static_cast<std::uint32_t>(kernels::groups_of(kernels::segments_of(a)[i].count, 0));
+      seen.push_back(kernels::segments_of(a)[i].count);
     }
     EXPECT_EQ(a.group_count, groups);
-    covered += a.segment_count;
-    EXPECT_EQ(a.finish, covered == 500 ? 1u : 0u);
+    for (std::uint32_t r = 0; r < a.range_count; ++r) {
+      const kernels::ScanRange& range = kernels::ranges_of(a)[r];
+      const auto job = static_cast<std::size_t>(range.tickets - tickets.data());
+      EXPECT_EQ(range.segment_count, sizes[job]);
+      const std::uint32_t end = range.segments_before + kernels::end_of_range(a, r) - range.first_segment;
+      EXPECT_EQ((range.flags & kernels::kFinishesRange) != 0, end == sizes[job]);
+      finished[job] += (range.flags & kernels::kFinishesRange) != 0;
+      empty += sizes[job] == 0;
+    }
+    EXPECT_EQ(a.empty_ranges, empty);
+    EXPECT_LE(kernels::scan_data_bytes(a.range_count, a.segment_count), kernels::kScanDataBytes);
+  };
+  int launches = 1;
+  for (std::size_t i = 0; i < std::size(sizes); ++i) {
+    device::Scan job;
+    job.segments = all[i];
+    scratch[i].tickets = &tickets[i];
+    std::uint32_t next = 0;
+    for (; !launch.take(job, scratch[i], &next); ++launches) look();
   }
-  EXPECT_EQ(covered, 500u);
+  look();
+  EXPECT_EQ(seen.size(), count);
+  for (std::uint64_t i = 0; i < seen.size(); ++i) ASSERT_EQ(seen[i], 100 * i);
+  EXPECT_EQ(finished, std::vector<std::size_t>(std::size(sizes), 1));
+  EXPECT_LE(launches, 6);
+  // Two scans with one piece of scratch never share a launch.
+  device::Scan job;
+  job.segments = all[2];
+  std::uint32_t next = 0;
+  EXPECT_TRUE(launch.take(job, scratch[2], &next));
+  next = 0;
+  EXPECT_FALSE(launch.take(job, scratch[2], &next));
+}
+
+// Wherever a launch begins, the scratch suffices.
+TEST(CudaScanPlan, ScratchServesAnyCut) {
+  using namespace device::cuda;
+  std::vector<Segment> segments(3 * kernels::kSegmentsPerLaunch, Segment{nullptr, 1});
+  for (std::uint32_t i = 0; i < kernels::kSegmentsPerLaunch; ++i) {
+    segments[kernels::kSegmentsPerLaunch / 2 + i].count = 100 * kUnitElements;
+  }
+  const ScratchNeed need = scratch_need(segments, 0);
+  EXPECT_EQ(need.groups, 100u * kernels::kSegmentsPerLaunch);
+  EXPECT_EQ(need.bundles, kernels::bundle_slots(need.groups, kernels::kSegmentsPerLaunch));
 }
 
 // Unprepared scans share a few pieces of scratch, one per stream; a ninth stream is told to prepare.

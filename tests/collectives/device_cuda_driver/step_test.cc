@@ -56,9 +56,12 @@ TEST(CudaStep, TheHostsBitsWithDelaysAndAGuard) {
   EXPECT_EQ(error, "");
 }
 
-TEST(CudaStep, UnpreparedScansGiveTheSameBits) {
+class CudaStepPlans : public testing::TestWithParam<int> {};
+
+TEST_P(CudaStepPlans, GiveTheHostsBits) {
   JobPlan plan = random_plan(run_seed());
-  plan.prepare = false;
+  plan.prepare = (GetParam() & 1) != 0;
+  plan.in_place = (GetParam() & 2) != 0;
   StandIn standin;
   const auto cuda = standin.device();
   ASSERT_NE(cuda, nullptr);
@@ -68,9 +71,14 @@ TEST(CudaStep, UnpreparedScansGiveTheSameBits) {
   EXPECT_EQ(error, "");
 }
 
-// What the hot path may ask of the driver; anything else waits, allocates or asks.
-TEST(CudaStep, AsksTheDriverForLaunchesAndCopiesAlone) {
-  const std::set<std::string> allowed = {"cuCtxGetCurrent", "cuLaunchKernel", "cuMemcpyDtoHAsync_v2"};
+INSTANTIATE_TEST_SUITE_P(PreparedOrNotInPlaceOrNot, CudaStepPlans, testing::Range(0, 4));
+
+// What the hot path may ask of the driver; anything else waits, allocates or asks for an event.
+const std::set<std::string> kHotPath = {"cuCtxGetCurrent",    "cuLaunchKernel", "cuMemcpyDtoHAsync_v2",
+                                        "cuMemsetD8Async",    "cuEventRecord",  "cuStreamWaitEvent",
+                                        "cuStreamIsCapturing"};
+
+TEST(CudaStep, AsksTheDriverForWorkAlone) {
   const JobPlan plan = random_plan(run_seed());
   StandIn standin;
   const auto cuda = standin.device();
@@ -82,19 +90,26 @@ TEST(CudaStep, AsksTheDriverForLaunchesAndCopiesAlone) {
   standin.control().forget_calls();
   ASSERT_TRUE(job.enqueue_step(Spoil::kNothing, &error)) << error;
   for (const standin::CallRecord& c : standin.calls()) {
-    EXPECT_TRUE(allowed.count(c.name) != 0) << c.name;
+    EXPECT_TRUE(kHotPath.count(c.name) != 0) << c.name;
     EXPECT_EQ(c.waited, 0) << c.name;
   }
-  // begin, attributing, summarize, decide, update, publish, mark_applied; for a range two clears, two
-  // scans, one apply, and one more that widens 16 bits; a scan of more than 192 segments takes two launches.
-  std::uint64_t operations = 7, more = 0;
+  // begin, summarize, finish, mark_applied, observe_update; for a range a local scan; for a type the reduced
+  // scans together and the products together; a widening for each of 16 bits; a scan of more than 192
+  // segments takes two launches.
+  std::uint64_t launches = 5;
+  std::set<ElementType> types;
   for (const RangeData& r : plan.ranges) {
-    operations += r.type == ElementType::kFp16 || r.type == ElementType::kBf16 ? 6 : 5;
-    more += r.counts.size() > 192 ? 2 : 0;
+    const bool half = r.type == ElementType::kFp16 || r.type == ElementType::kBf16;
+    types.insert(r.type);
+    launches += 1 + half + (r.counts.size() > 192 ? 2 : 0);
   }
-  EXPECT_EQ(standin.count("cuLaunchKernel"), operations + more);
-  EXPECT_EQ(standin.count("cuCtxGetCurrent"), operations + 2);  // and two mirrors
-  EXPECT_EQ(standin.count("cuMemcpyDtoHAsync_v2"), 2u);
+  launches += 2 * types.size();
+  EXPECT_EQ(standin.count("cuLaunchKernel"), launches);
+  EXPECT_EQ(standin.count("cuMemsetD8Async"), 1u);
+  EXPECT_EQ(standin.count("cuMemcpyDtoHAsync_v2"), 3u);
+  EXPECT_EQ(standin.count("cuEventRecord"), 1u);
+  EXPECT_EQ(standin.count("cuStreamWaitEvent"), 1u);
+  EXPECT_EQ(standin.count("cuStreamIsCapturing"), 1u);
   EXPECT_EQ(cuda->synchronize(stream.get()), device::Code::kOk);
 }
 
@@ -141,7 +156,7 @@ TEST(CudaStep, RestoresTheCallersContext) {
   EXPECT_EQ(now(), other.context());
   // The other device's stream is refused, whoever is current.
   GateBlock* g = static_cast<GateBlock*>(cuda->allocate(sizeof(GateBlock), device::Memory::kDevice));
-  EXPECT_EQ(cuda->begin_step(other.get(), g), device::Code::kDriver);
+  EXPECT_EQ(cuda->begin_step(other.get(), {.g = g}), device::Code::kDriver);
   EXPECT_EQ(std::string(cuda->last_error()),
             "begin_step: cuLaunchKernel(stepgate_begin_step): CUDA_ERROR_INVALID_HANDLE (400)");
   EXPECT_EQ(now(), other.context());

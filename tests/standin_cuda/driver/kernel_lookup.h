@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 
 namespace stepgate::standin {
 
@@ -12,6 +13,8 @@ struct CpuKernel {
   std::size_t argument_bytes;  // the one struct that every kernel takes by value
   void (*run)(unsigned grid, unsigned block, unsigned shared_bytes, const void* arguments);
 };
+
+std::span<const CpuKernel> all_kernels();
 
 // nullptr where there is no such kernel.
 const CpuKernel* find_kernel(const char* name);

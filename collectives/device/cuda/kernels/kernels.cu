@@ -23,12 +23,12 @@ STEPGATE_SCAN(fp64, Fp64Format)
 STEPGATE_SCAN(fp8_e4m3, Fp8E4M3Format)
 STEPGATE_SCAN(fp8_e5m2, Fp8E5M2Format)
 
-#define STEPGATE_UNSCALE(NAME, FORMAT, OP)                               \
-  extern "C" __global__ void __launch_bounds__(                          \
-      kScanTuning<sizeof(FORMAT::Element)>.warps_per_block* kWarpLanes,  \
-      unscale_blocks_per_sm(sizeof(FORMAT::Element)))                    \
-      stepgate_unscale_##NAME(const __grid_constant__ ScanArguments a) { \
-    scan<InPlace<FORMAT, OP>>(a);                                        \
+#define STEPGATE_UNSCALE(NAME, FORMAT, OP)                                 \
+  extern "C" __global__ void __launch_bounds__(                            \
+      kUnscaleTuning<sizeof(FORMAT::Element)>.warps_per_block* kWarpLanes, \
+      kUnscaleTuning<sizeof(FORMAT::Element)>.blocks_per_sm)               \
+      stepgate_unscale_##NAME(const __grid_constant__ ScanArguments a) {   \
+    scan<InPlace<FORMAT, OP>>(a);                                          \
   }
 STEPGATE_UNSCALE(fp32, Fp32Format, ApplyFp32)
 STEPGATE_UNSCALE(fp16, Fp16Format, ApplyFp16)
@@ -68,10 +68,10 @@ STEPGATE_ONE_THREAD(decide, DecideArguments, stepgate::decide_set(*a.block, a.se
 STEPGATE_ONE_THREAD(veto, BlockArguments, a.block->veto = 1)
 STEPGATE_ONE_THREAD(mark_applied, BlockArguments, stepgate::mark_applied(*a.block, a.set))
 
-#define STEPGATE_BLOCK(NAME, ARGUMENTS, FUNCTION)            \
-  extern "C" __global__ void __launch_bounds__(kStepThreads) \
-      stepgate_##NAME(const __grid_constant__ ARGUMENTS a) { \
-    FUNCTION(a);                                             \
+#define STEPGATE_BLOCK(NAME, ARGUMENTS, FUNCTION)               \
+  extern "C" __global__ void __launch_bounds__(kStepThreads, 1) \
+      stepgate_##NAME(const __grid_constant__ ARGUMENTS a) {    \
+    FUNCTION(a);                                                \
   }
 STEPGATE_BLOCK(begin_step, BeginArguments, begin)
 STEPGATE_BLOCK(summarize, SummarizeArguments, summarize)

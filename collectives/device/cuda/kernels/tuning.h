@@ -46,10 +46,12 @@ STEPGATE_HD constexpr ScanTuning scan_tuning(std::uint32_t architecture, std::ui
   }
 }
 
-// Blocks of an in-place scan: a warp reads its unit twice, so the units of an SM's warps (16 to 64 KiB
-// each) should fit in its first-level cache, or at least all of them together in the second.
-STEPGATE_HD constexpr std::uint32_t unscale_blocks_per_sm(std::uint32_t element_bytes) {
-  return element_bytes == 2 ? 2 : 1;
+// An in-place scan reads each unit twice, so that what an SM's warps hold of them (16 to 64 KiB each)
+// should fit in its first-level cache, or all together in the second: fewer warps, of more loads each.
+STEPGATE_HD constexpr ScanTuning unscale_tuning(std::uint32_t architecture, std::uint32_t element_bytes) {
+  if (architecture < 80) return {4, 8, element_bytes == 2 ? 2u : 1u};
+  if (element_bytes != 2) return {8, 8, 1};
+  return architecture < 90 ? ScanTuning{16, 4, 3} : ScanTuning{8, 8, 2};
 }
 
 STEPGATE_HD constexpr ApplyTuning apply_tuning(std::uint32_t architecture) {
@@ -64,8 +66,12 @@ inline constexpr std::uint32_t kArchitecture = 90;
 #endif
 template <std::uint32_t kElementBytes>
 inline constexpr ScanTuning kScanTuning = scan_tuning(kArchitecture, kElementBytes);
+template <std::uint32_t kElementBytes>
+inline constexpr ScanTuning kUnscaleTuning = unscale_tuning(kArchitecture, kElementBytes);
 inline constexpr ApplyTuning kApplyTuning = apply_tuning(kArchitecture);
-static_assert(kScanTuning<2>.warps_per_block <= kMaxWarpsPerBlock, "shared memory holds kMaxWarpsPerBlock");
+static_assert(kScanTuning<2>.warps_per_block <= kMaxWarpsPerBlock &&
+                  kUnscaleTuning<2>.warps_per_block <= kMaxWarpsPerBlock,
+              "shared memory holds kMaxWarpsPerBlock");
 
 // Blocks of the step kernels.
 inline constexpr std::uint32_t kStepThreads = 128;

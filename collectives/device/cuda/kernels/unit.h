@@ -15,6 +15,11 @@ namespace stepgate::cuda {
 inline constexpr std::uint32_t kLaneColumns = kUnitColumns / kWarpLanes;
 
 template <class F>
+inline constexpr std::uint32_t kLoadsInFlight =
+    F::kInPlace ? kUnscaleTuning<sizeof(typename F::Element)>.loads_in_flight
+                : kScanTuning<sizeof(typename F::Element)>.loads_in_flight;
+
+template <class F>
 struct Unit {
   const typename F::Element* data;
   std::uint32_t count;
@@ -23,6 +28,11 @@ struct Unit {
   STEPGATE_DEVICE bool full() const { return count == kUnitElements; }
   STEPGATE_DEVICE std::uint32_t rows() const { return (count + kUnitColumns - 1) / kUnitColumns; }
 };
+
+// A loop within a unit ends where this does: cheaper than counting, or than comparing 64 bits.
+STEPGATE_DEVICE std::uint32_t low_word(const void* p) {
+  return static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(p));
+}
 
 template <class F>
 STEPGATE_DEVICE std::uint32_t head_of(const typename F::Element* data) {
@@ -135,7 +145,7 @@ STEPGATE_DEVICE void look_ends(const Unit<F>& unit, const typename F::Vector* p,
 template <class F, class Adder>
 STEPGATE_DEVICE void look_full(const Unit<F>& unit, Adder adder, typename F::Peak& peak, Counts& counts,
                                typename F::Column* c) {
-  constexpr std::uint32_t kLoads = kScanTuning<sizeof(typename F::Element)>.loads_in_flight;
+  constexpr std::uint32_t kLoads = kLoadsInFlight<F>;
   constexpr std::uint32_t kVectors = kUnitElements / kWarpLanes / F::kPerVector;
   static_assert(kLoads % F::kVectorsPerRow == 0 && kVectors % kLoads == 0, "whole rows in flight");
   if (unit.head != 0 && lane_index() == kWarpLanes - 1) {
@@ -144,8 +154,9 @@ STEPGATE_DEVICE void look_full(const Unit<F>& unit, Adder adder, typename F::Pea
   }
   const auto* p = reinterpret_cast<const typename F::Vector*>(unit.data + unit.head) + lane_index();
   const std::uint32_t vectors = unit.head == 0 ? kVectors : kVectors - kLoads;
+  const std::uint32_t end = low_word(p + vectors * kWarpLanes);
 #pragma unroll 1
-  for (std::uint32_t i = 0; i < vectors; i += kLoads) {
+  for (; low_word(p) != end; p += kLoads * kWarpLanes) {
     typename F::Vector v[kLoads];
 #pragma unroll
     for (std::uint32_t k = 0; k < kLoads; ++k) v[k] = F::load(p + k * kWarpLanes);
@@ -153,7 +164,6 @@ STEPGATE_DEVICE void look_full(const Unit<F>& unit, Adder adder, typename F::Pea
     for (std::uint32_t k = 0; k < kLoads; ++k) {
       F::add(v[k], adder, peak, counts, c + k % F::kVectorsPerRow * F::kPerVector);
     }
-    p += kLoads * kWarpLanes;
   }
   if (unit.head != 0) look_ends(unit, p, kLoads / F::kVectorsPerRow, adder, peak, counts, c);
 }

@@ -80,15 +80,17 @@ STEPGATE_DEVICE std::uint32_t unscale_ends(typename F::Element* data, std::uint3
 template <class F, bool kCount>
 STEPGATE_DEVICE std::uint32_t unscale_all(const Unit<F>& unit, const ScanLimits& limits, float m) {
   using Vector = typename F::Vector;
-  constexpr std::uint32_t kLoads = kCount ? 1 : kScanTuning<sizeof(typename F::Element)>.loads_in_flight;
+  constexpr std::uint32_t kLoads = kCount ? 1 : kLoadsInFlight<F>;
   auto* data = const_cast<typename F::Element*>(unit.data);
   const std::uint32_t head = unit.head < unit.count ? unit.head : unit.count;
   const std::uint32_t vectors = (unit.count - head) / F::kPerVector;
   std::uint32_t inf = unscale_ends<F>(data, head, vectors, unit.count, limits, m);
   auto* p = reinterpret_cast<Vector*>(data + head) + lane_index();
-  std::uint32_t i = lane_index();
+  const auto* const end = reinterpret_cast<Vector*>(data + head) + vectors;
+  const std::uint32_t turns = vectors / (kLoads * kWarpLanes);
+  const std::uint32_t turns_end = low_word(p + turns * kLoads * kWarpLanes);
 #pragma unroll 1
-  for (; i + (kLoads - 1) * kWarpLanes < vectors; i += kLoads * kWarpLanes) {
+  for (; low_word(p) != turns_end; p += kLoads * kWarpLanes) {
     Vector v[kLoads];
 #pragma unroll
     for (std::uint32_t k = 0; k < kLoads; ++k) v[k] = F::load(p + k * kWarpLanes);
@@ -98,10 +100,9 @@ STEPGATE_DEVICE std::uint32_t unscale_all(const Unit<F>& unit, const ScanLimits&
       if constexpr (kCount) inf += infinities<F>(v[k], limits);
       p[k * kWarpLanes] = v[k];
     }
-    p += kLoads * kWarpLanes;
   }
 #pragma unroll 1
-  for (; i < vectors; i += kWarpLanes, p += kWarpLanes) {
+  for (; p < end; p += kWarpLanes) {
     const Vector v = F::product(F::load(p), m);
     if constexpr (kCount) inf += infinities<F>(v, limits);
     *p = v;
