@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstdint>
+#include <optional>
 #include <utility>
 
 namespace stepgate::hostnccl {
@@ -135,7 +136,8 @@ void Staging::release() {
     buffers.swap(buffers_);
     kept.swap(kept_);
   }
-  const ContextScope scope(cuda_, context_);
+  std::optional<ContextScope> scope(std::in_place, cuda_, context_);
+  if (!scope->outcome().ok()) scope.emplace(cuda_, context_);  // what is not freed now is lost
   const RelaxedCapture relaxed(cuda_);
   for (const Buffer& buffer : buffers) (void)cuda_.api.MemFreeHost(buffer.memory);
   const std::lock_guard order(order_);
