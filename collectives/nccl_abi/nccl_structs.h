@@ -12,9 +12,6 @@
 
 #if !defined(STEPGATE_USE_NVIDIA_NCCL_H)
 
-#define NCCL_CONFIG_UNDEF_INT INT_MIN
-#define NCCL_CONFIG_UNDEF_PTR NULL
-#define NCCL_UNDEF_FLOAT -1.0f
 #define STEPGATE_NCCL_CONFIG_MAGIC 0xcafebeefu
 #define STEPGATE_NCCL_SIM_INFO_MAGIC 0x74685283u
 #define STEPGATE_NCCL_STRUCTS_VERSION 22809u
@@ -46,6 +43,11 @@ struct ncclSimInfo_v22200 {
   float estimatedTime;
 };
 
+#ifndef STEPGATE_NCCL_ABI_TYPES_ONLY
+#define NCCL_CONFIG_UNDEF_INT INT_MIN
+#define NCCL_CONFIG_UNDEF_PTR NULL
+#define NCCL_UNDEF_FLOAT -1.0f
+
 #define NCCL_CONFIG_INITIALIZER                                                                     \
   {                                                                                                 \
     sizeof(struct ncclConfig_v22800), STEPGATE_NCCL_CONFIG_MAGIC, STEPGATE_NCCL_STRUCTS_VERSION,    \
@@ -60,5 +62,7 @@ struct ncclSimInfo_v22200 {
     sizeof(struct ncclSimInfo_v22200), STEPGATE_NCCL_SIM_INFO_MAGIC, STEPGATE_NCCL_STRUCTS_VERSION, \
         NCCL_UNDEF_FLOAT                                                                            \
   }
+
+#endif  // STEPGATE_NCCL_ABI_TYPES_ONLY
 
 #endif  // STEPGATE_USE_NVIDIA_NCCL_H
