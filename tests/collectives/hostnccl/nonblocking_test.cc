@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <optional>
+#include <string>
 
 #include "collectives/nccl_abi/nccl_structs.h"
 #include "tests/collectives/hostnccl/device_ranks.h"
@@ -28,16 +30,30 @@ bool accepted(ncclResult_t result) {
   return result == ncclInProgress || result == ncclSuccess;
 }
 
-// Sleeps before the helper's launch, for the communicators that are made meanwhile.
-class LaunchDelay {
+// For the communicators that are made meanwhile.
+class Setting {
  public:
-  explicit LaunchDelay(const char* microseconds) {
-    setenv("STEPGATE_HOSTNCCL_LAUNCH_DELAY_US", microseconds, 1);
+  Setting(const char* name, const char* value) : name_(name) {
+    if (const char* before = getenv(name)) before_ = before;
+    setenv(name, value, 1);
   }
-  ~LaunchDelay() { unsetenv("STEPGATE_HOSTNCCL_LAUNCH_DELAY_US"); }
-  LaunchDelay(const LaunchDelay&) = delete;
-  LaunchDelay& operator=(const LaunchDelay&) = delete;
+  ~Setting() {
+    if (before_.has_value()) {
+      setenv(name_, before_->c_str(), 1);
+    } else {
+      unsetenv(name_);
+    }
+  }
+  Setting(const Setting&) = delete;
+  Setting& operator=(const Setting&) = delete;
+
+ private:
+  const char* name_;
+  std::optional<std::string> before_;
 };
+
+// Before the helper's launch.
+constexpr const char* kLaunchDelay = "STEPGATE_HOSTNCCL_LAUNCH_DELAY_US";
 
 ncclComm_t join(int rank, int size, const ncclUniqueId& id) {
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
@@ -79,7 +95,7 @@ TEST(NonBlocking, OneThreadMakesAllRanks) {
 // What is enqueued between the call and its success comes before the collective: the race that a tool between
 // the program and NCCL must wait out.
 TEST(NonBlocking, TheHelperEnqueuesLater) {
-  const LaunchDelay delay("200000");
+  const Setting delay(kLaunchDelay, "200000");
   StandIn standin(devices());
   const ncclUniqueId id = new_id();
   in_threads(2, [&](int index) {
@@ -105,7 +121,7 @@ TEST(NonBlocking, TheHelperEnqueuesLater) {
 }
 
 TEST(NonBlocking, GroupsAreInProgressAsAWhole) {
-  const LaunchDelay delay("50000");
+  const Setting delay(kLaunchDelay, "50000");
   StandIn standin(delayed(50));
   const ncclUniqueId id = new_id();
   const ncclUniqueId other_id = new_id();
@@ -192,7 +208,7 @@ TEST(NonBlocking, AbortEndsAHelperThatWaits) {
 }
 
 TEST(NonBlocking, DestroyWaitsForTheHelper) {
-  const LaunchDelay delay("50000");
+  const Setting delay(kLaunchDelay, "50000");
   const ncclUniqueId id = new_id();
   in_threads(2, [&](int index) {
     ncclComm_t comm = join(index, 2, id);
@@ -203,6 +219,22 @@ TEST(NonBlocking, DestroyWaitsForTheHelper) {
     EXPECT_EQ(ncclCommDestroy(comm), ncclSuccess) << failure();
     EXPECT_TRUE(all_are(data, 2));
   });
+}
+
+TEST(NonBlocking, RankThatNeverComesIsReportedByTheHandle) {
+  const Setting timeout("STEPGATE_HOSTNCCL_TIMEOUT", "0.5");
+  ncclComm_t comm = join(0, 2, new_id());
+  EXPECT_EQ(settle(comm), ncclRemoteError);
+  EXPECT_NE(failure().find("rank 1"), std::string::npos) << failure();
+  float value = 1;
+  EXPECT_EQ(ncclAllReduce(&value, &value, 1, ncclFloat32, ncclSum, comm, nullptr), ncclRemoteError);
+  EXPECT_EQ(ncclCommDestroy(comm), ncclSuccess);
+}
+
+TEST(NonBlocking, AbortWhileItConnectsEndsAtTheDeadline) {
+  const Setting timeout("STEPGATE_HOSTNCCL_TIMEOUT", "0.5");
+  ncclComm_t comm = join(0, 2, new_id());
+  EXPECT_EQ(ncclCommAbort(comm), ncclSuccess);
 }
 
 TEST(NonBlocking, ConfigThatIsRefusedLeavesNoCommunicator) {
