@@ -20,6 +20,33 @@ std::vector<Bucket> buckets_of(const std::vector<Parameter>& parameters, unsigne
   return buckets;
 }
 
+std::vector<Piece> pieces_of(const std::vector<Bucket>& buckets, bool sharded, unsigned rank,
+                             unsigned world) {
+  std::vector<Piece> pieces;
+  std::size_t before = 0;
+  for (const Bucket& bucket : buckets) {
+    Piece piece{0, bucket.count, before};
+    if (sharded) {
+      const std::size_t shard = bucket.padded / world;
+      piece.begin = std::min(rank * shard, bucket.count);
+      piece.count = std::min(shard, bucket.count - piece.begin);
+    }
+    before += piece.count;
+    pieces.push_back(piece);
+  }
+  return pieces;
+}
+
+std::vector<float> gather(const std::vector<Bucket>& buckets, const std::vector<Piece>& pieces,
+                          const std::vector<float>& flat) {
+  std::vector<float> gathered;
+  for (std::size_t i = 0; i < buckets.size(); ++i) {
+    const float* first = flat.data() + buckets[i].offset + pieces[i].begin;
+    gathered.insert(gathered.end(), first, first + pieces[i].count);
+  }
+  return gathered;
+}
+
 std::size_t element_size(GradType type) {
   return type == GradType::kFp32 ? 4 : 2;
 }

@@ -25,6 +25,19 @@ struct Bucket {
 
 std::vector<Bucket> buckets_of(const std::vector<Parameter>& parameters, unsigned world);
 
+// The elements of a bucket that a rank updates, and where its optimizer keeps them.
+struct Piece {
+  std::size_t begin = 0;
+  std::size_t count = 0;
+  std::size_t optimizer_first = 0;
+};
+
+// One per bucket: all of it, or the rank's shard without the padding.
+std::vector<Piece> pieces_of(const std::vector<Bucket>& buckets, bool sharded, unsigned rank, unsigned world);
+// The flat array cut to the pieces, one after the other.
+std::vector<float> gather(const std::vector<Bucket>& buckets, const std::vector<Piece>& pieces,
+                          const std::vector<float>& flat);
+
 // An array of fp32, fp16 or bf16 elements.
 class Storage {
  public:
