@@ -122,7 +122,8 @@ const std::vector<StepRow>& Gate::steps() {
     check(stepgate_client_history(gate_, fetched_, list.data(), &count), "stepgate_history");
     if (count == 0) return steps_;
     for (std::size_t i = 0; i < count; ++i) steps_.push_back(row_of(list[i]));
-    fetched_ = list[count - 1].step;
+    newest_ = list[count - 1];
+    fetched_ = newest_.step;
   }
 }
 

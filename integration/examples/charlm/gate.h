@@ -34,6 +34,8 @@ class Gate {
   const std::vector<StepRow>& steps();
   // As above, where many have come since it was asked last.
   void keep_up(std::uint64_t newest_step);
+  // Of those that steps() has fetched; step 0: none yet.
+  const stepgate_decision& newest() const { return newest_; }
   // Of one step, once its decision is known.
   void fetch_offenders(std::uint64_t step);
   const std::vector<OffenderRow>& offenders() const { return offenders_; }
@@ -48,6 +50,7 @@ class Gate {
   stepgate_gate* gate_;
   void* stream_;
   std::uint64_t fetched_;  // newest step of steps_
+  stepgate_decision newest_{};
   std::vector<StepRow> steps_;
   std::vector<OffenderRow> offenders_;
 };

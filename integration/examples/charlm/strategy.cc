@@ -18,7 +18,7 @@ Strategy::Strategy(const Options& options, const std::vector<Parameter>& paramet
       op_(options.reduce_op),
       group_(options.group),
       shares_(op_ == ReduceOp::kSum ? world : 1),
-      adam_(gather(buckets_, pieces_, initial), options.learning_rate) {
+      adam_(gather_pieces(buckets_, pieces_, initial), options.learning_rate) {
   std::size_t largest = 0;
   for (const Piece& piece : pieces_) largest = std::max(largest, piece.count);
   scratch_.resize(largest);

@@ -15,5 +15,7 @@ struct CpuKernel {
 
 // nullptr where there is no such kernel.
 const CpuKernel* find_kernel(const char* name);
+// Of those that only the example charlm has.
+const CpuKernel* find_charlm_kernel(const char* name);
 
 }  // namespace stepgate::standin
