@@ -185,6 +185,7 @@ void Trainer::report() {
   report.rank = rank_;
   report.world = world_;
   report.gated = engine_->judge()->gated();
+  report.cuda = options_.cuda;
   report.first_step = done_ + 1 - losses_.size();
   report.steps = engine_->judge()->steps();
   report.offenders = engine_->judge()->offenders();

@@ -24,6 +24,7 @@ class Captured {
   void run(const std::function<void()>& enqueue);
 
  private:
+  CUgraph_st* record(const std::function<void()>& enqueue);
   void capture(const std::function<void()>& enqueue);
 
   Device& device_;

@@ -17,6 +17,7 @@ DeviceGradients::DeviceGradients(Device& device, const Options& options,
       buckets_(buckets_of(parameters, world)),
       pieces_(pieces_of(buckets_, options.zero1, rank, world)) {
   for (const Bucket& bucket : buckets_) memory_.push_back(allocate(bucket));
+  device_.synchronize();  // the staging is written to next
 }
 
 DeviceGradients::Memory DeviceGradients::allocate(const Bucket& bucket) {
