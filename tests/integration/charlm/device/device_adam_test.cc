@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <ostream>
 #include <string>
 
 #include "tests/integration/charlm/device/adam_job.h"
@@ -17,6 +18,10 @@ struct Variant {
   const char* name;
   AdamJobOptions options;
 };
+
+void PrintTo(const Variant& c, std::ostream* out) {
+  *out << c.name;
+}
 
 class CharlmDeviceAdam : public testing::TestWithParam<Variant> {
  protected:

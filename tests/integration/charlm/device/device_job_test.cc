@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <ostream>
 
 #include "tests/integration/charlm/device/device_runs.h"
 
@@ -28,6 +29,10 @@ struct JobCase {
   Words more = {};
   bool threads = false;
 };
+
+void PrintTo(const JobCase& c, std::ostream* out) {
+  *out << c.name;
+}
 
 class CharlmDeviceJob : public testing::TestWithParam<JobCase> {};
 

@@ -2,6 +2,8 @@
 // of it is what the host variant does.
 #include <gtest/gtest.h>
 
+#include <ostream>
+
 #include "tests/integration/charlm/device/device_runs.h"
 
 namespace stepgate::test {
@@ -15,6 +17,10 @@ struct NaiveCase {
   Words options;
   Words more;
 };
+
+void PrintTo(const NaiveCase& c, std::ostream* out) {
+  *out << c.name;
+}
 
 class CharlmNaiveOnDevice : public testing::TestWithParam<NaiveCase> {};
 
