@@ -160,7 +160,7 @@ std::string absorbed(Session& session, ElementType t, Random& random, std::size_
 }  // namespace
 
 void product_cases(Session& session, const Options& options, Results& results) {
-  const std::size_t n = options.small ? 3000 : 300000;
+  const std::size_t n = options.brief ? 500 : options.small ? 3000 : 300000;
   for (const ElementType t :
        {ElementType::kFp32, ElementType::kFp16, ElementType::kBf16, ElementType::kFp64}) {
     Random random(run_seed());

@@ -50,7 +50,9 @@ void Results::at_most(const std::string& name, double value, double goal, const 
 }
 
 void Results::figure(const std::string& name, double value, const std::string& unit) {
-  line("figure", name, number(value), "", unit);
+  char text[32];
+  std::snprintf(text, sizeof text, "%.6g", value);
+  line("figure", name, text, "", unit);
 }
 
 void Results::skipped(const std::string& name, const std::string& why) {

@@ -35,6 +35,10 @@ Options options_from(int argc, char** argv) {
       o.small = true;
     } else if (word == "--standin") {
       o.standin = true;
+    } else if (word == "--brief") {
+      o.small = o.brief = true;
+    } else if (word == "--host") {
+      o.host = true;
     } else {
       give_up("unknown option " + word);
     }
