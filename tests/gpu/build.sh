@@ -21,6 +21,7 @@ if [[ -n $nvcc ]]; then cuda_release=$("$nvcc" --version | sed -n 's/.*release \
 cuda_major=${cuda_release%%.*}
 cuda_major=${cuda_major:-13}
 
+if [[ -n $standin ]]; then host_flags+=(-O1 -g0); fi
 programs=(correctness timing interception probe summary)
 
 # What a program is made of besides its own file. HostDevice comes without Highway: host_tables.cc.
