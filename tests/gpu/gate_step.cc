@@ -95,6 +95,12 @@ bool GateStep::reduced_scans() {
   return true;
 }
 
+bool GateStep::all_scans() {
+  std::vector<device::Scan> jobs;
+  for (std::size_t i = 0; i < buckets_.size(); ++i) jobs.push_back(scan_of(i, false));
+  return done(session_.device().scan_all(session_.stream(), jobs));
+}
+
 bool GateStep::summarize() {
   const device::Summarize job{.g = block_.as<GateBlock>(),
                               .slots = slots_.as<RangeSlot>(),
@@ -120,6 +126,7 @@ bool GateStep::finish() {
 }
 
 bool GateStep::optimizer() {
+  std::vector<device::Apply> jobs;
   for (const std::vector<device::Segment>& bucket : buckets_) {
     for (const device::Segment& segment : bucket) {
       device::Apply job;
@@ -127,10 +134,10 @@ bool GateStep::optimizer() {
       job.count = segment.count;
       job.stored = type_;
       job.outputs = &block_.as<GateBlock>()->sets[0].outputs;
-      if (!done(session_.device().apply(session_.stream(), job))) return false;
+      jobs.push_back(job);
     }
   }
-  return true;
+  return done(session_.device().apply_all(session_.stream(), jobs));
 }
 
 }  // namespace stepgate::gpu

@@ -29,6 +29,7 @@ class GateStep {
   bool begin();
   bool local_scans();
   bool reduced_scans();
+  bool all_scans();  // the reduced ones, in as few launches as the device can
   bool summarize();
   bool finish();
   bool optimizer();  // multiplies in place, where found_inf is 0

@@ -41,14 +41,20 @@ class Scanner {
     Buffer bundles(session_, need.bundles * sizeof(GradStats));
     Buffer segments(session_, sizeof(GradStats));
     Buffer tickets(session_, need.tickets * sizeof(std::uint32_t));
+    device::cuda::Scratch scratch;
+    scratch.room = need;
+    scratch.groups = groups.as<GradStats>();
+    scratch.bundles = bundles.as<GradStats>();
+    scratch.segments = segments.as<GradStats>();
+    scratch.tickets = tickets.as<std::uint32_t>();
+    device::Scan job{.segments = {&segment, 1}, .stored = type_, .compute = ElementType::kFp16};
+    job.total = result_.as<GradStats>();
+    device::cuda::ScanLaunch launch(cut.group_log2);
+    std::uint32_t next = 0;
+    if (!launch.take(job, scratch, &next)) return "one segment does not fit one launch";
     cuda::ScanArguments a{};
-    a.groups = groups.as<GradStats>();
-    a.bundles = bundles.as<GradStats>();
-    a.tickets = tickets.as<std::uint32_t>();
-    a.segments = segments.as<GradStats>();
-    a.total = result_.as<GradStats>();
+    launch.write(&a);
     a.limits = cuda::scan_limits(type_, ElementType::kFp16);
-    device::cuda::fill_portion({&segment, 1}, 0, cut.group_log2, &a);
     const Kernel kernel = kScans[static_cast<std::size_t>(type_)];
     if (kernels_.launch("scan", kernel, cut.shape, session_.stream(), a) != device::Code::kOk) {
       return session_.device().last_error();

@@ -150,6 +150,43 @@ std::string many_segments(Session& session, ElementType t, Random& random) {
   return first == 300 ? "" : "first bad segment " + std::to_string(first);
 }
 
+// Ranges of all sizes in as few launches as the device can, each as if it were alone.
+std::string several_ranges(Session& session, ElementType t, Random& random) {
+  constexpr std::size_t kCount = 130;
+  std::vector<std::uint64_t> counts;
+  std::uint64_t all = 0;
+  for (std::size_t i = 0; i < kCount; ++i) {
+    counts.push_back(i % 40 == 3 ? 0 : i % 40 == 9 ? 9000 : random() % 700);
+    all += counts.back();
+  }
+  const Bytes bytes = packed(t, spread(t, all, random), 0);
+  Buffer data(session, bytes.size());
+  Buffer totals(session, kCount * sizeof(GradStats));
+  data.put(bytes.data(), bytes.size());
+  std::vector<Segment> segments(kCount);
+  std::vector<Scan> jobs;
+  std::uint64_t first = 0;
+  for (std::size_t i = 0; i < kCount; ++i) {
+    segments[i] = {data.as<>() + first * element_size(t), counts[i]};
+    first += counts[i];
+    Scan job{.segments = {&segments[i], 1}, .stored = t, .compute = t};
+    job.total = totals.as<GradStats>() + i;
+    if (session.device().prepare(job) != device::Code::kOk) return session.device().last_error();
+    jobs.push_back(job);
+  }
+  if (session.device().scan_all(session.stream(), jobs) != device::Code::kOk)
+    return session.device().last_error();
+  const Bytes got = totals.get(kCount * sizeof(GradStats));
+  const unsigned char* at = bytes.data();
+  for (std::size_t i = 0; i < kCount; at += counts[i] * element_size(t), ++i) {
+    GradStats one;
+    std::memcpy(&one, got.data() + i * sizeof one, sizeof one);
+    const std::string d = difference(one, reference_scan(t, t, at, counts[i]));
+    if (!d.empty()) return "range " + std::to_string(i) + ": " + d;
+  }
+  return "";
+}
+
 // Past 2^32 elements: zeros but for two, whose places need 33 bits.
 std::string past_32_bits(Session& session) {
   constexpr ElementType kType = ElementType::kFp8E4M3;
@@ -189,6 +226,7 @@ void scan_cases(Session& session, const Options& options, Results& results) {
     if (!options.brief) results.check(name + "every compute type", every_compute_type(scans, t, random));
     results.check(name + "every alignment", every_alignment(scans, t, random));
     results.check(name + "395 segments in three launches", many_segments(session, t, random));
+    results.check(name + "130 ranges at once", several_ranges(session, t, random));
     results.check(name + "norm within 1e-6 of exact",
                   norm_is_exact(scans, t, options.small ? 30000 : 4000000));
     results.check(name + (options.small ? "1 MiB" : "256 MiB") + ", with and without a NaN",

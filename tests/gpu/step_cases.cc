@@ -64,7 +64,7 @@ constexpr int kSteps = 5;
 std::string run_steps(Session& session, const Pieces& pieces, std::uint64_t elements, Trace* trace) {
   constexpr ElementType kType = ElementType::kFp16;
   GateStep step(session, kType, {.buckets = 3, .elements = elements, .segments = 2, .given = {}});
-  const auto backward = [&] { return step.local_scans() && step.reduced_scans(); };
+  const auto backward = [&] { return step.local_scans() && step.all_scans(); };
   const auto optimizer = [&] { return step.optimizer(); };
   std::unique_ptr<Graph> backward_graph, optimizer_graph;
   if (pieces.backward_as_graph) backward_graph = std::make_unique<Graph>(session, backward);

@@ -76,6 +76,10 @@ void count_calls(Session& session, Results& results) {
   count(
       "a bucket's scan", [&] { return step.reduced_scans(); }, 2, 1, kBuckets);
   count(
+      "five buckets' scans at step end", [&] { return step.all_scans(); }, 2, 1, 1);
+  count(
+      "apply to five buckets", [&] { return step.optimizer(); }, 2, 1, 1);
+  count(
       "summarize and finish", [&] { return step.summarize() && step.finish(); }, 4, 2, 1);
   session.wait();
   results.check("a step waits for nothing, asks nothing, allocates nothing", forbidden);
