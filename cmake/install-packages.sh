@@ -24,7 +24,7 @@ build_packages=(
 )
 # The package prometheus is there for promtool; its service is neither started nor enabled.
 test_packages=(
-  git libgtest-dev libbenchmark-dev libboost-context-dev prometheus clang-format clang-tidy shellcheck procps curl
+  git libgtest-dev libbenchmark-dev libboost-context-dev prometheus clang-format clang-tidy shellcheck procps curl patchelf
 )
 full_packages=(gcovr valgrind)
 

@@ -66,6 +66,10 @@ static_assert(sizeof(Decision) == 64, "Decision is shared with device code and t
 STEPGATE_HD Decision decide(const double* fields, double scale, const StepPolicy& policy,
                             std::uint32_t own_digest_a, std::uint32_t own_digest_b);
 
+// Why an agreement ended, as its sums show. Values are in tables shared with device code: never renumber.
+enum class ReleaseCause : std::uint32_t { kDegraded = 0, kContributors = 1, kUndecided = 2, kDivergence = 3 };
+STEPGATE_HD ReleaseCause release_cause(const double* fields, std::uint32_t world);
+
 // The constant decision of a step that could not be decided or was released: skip, nothing known.
 STEPGATE_HD Decision undecided_step(double scale);
 

@@ -95,4 +95,10 @@ STEPGATE_HD inline Decision decide(const double* f, double scale, const StepPoli
   return d;
 }
 
+STEPGATE_HD inline ReleaseCause release_cause(const double* fields, std::uint32_t world) {
+  if (fields[kSumDegrade] != 0) return ReleaseCause::kDegraded;
+  if (fields[kSumContributors] != static_cast<double>(world)) return ReleaseCause::kContributors;
+  return fields[kSumUndecided] != 0 ? ReleaseCause::kUndecided : ReleaseCause::kDivergence;
+}
+
 }  // namespace stepgate

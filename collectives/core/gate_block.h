@@ -84,6 +84,8 @@ struct GateBlock {
   std::uint32_t digest_b = 0;         // decisions and norm bits of the last decided step
   std::uint64_t digest_b_step = 0;    // the step that digest_b speaks of
   std::uint64_t diverged_step = 0;    // the last step that diverged
+  std::uint64_t applied = 0;          // decisions, each set's
+  std::uint64_t skipped = 0;
   double external_scale = 0;          // > 0: the caller's scale for this step, instead of the scaler's
   SetBlock sets[kMaxSets];
 };

@@ -177,6 +177,7 @@ STEPGATE_HD inline void decide_set(GateBlock& g, std::uint32_t set, const double
   SetBlock& s = g.sets[set];
   for (int i = 0; i < kSummaryFields; ++i) s.summary[i] = fields[i];  // what the step's record tells
   if (!block_detail::answers_summary(g, set, fields)) {
+    ++g.skipped;
     block_detail::show_undecided(g, s);
     return;
   }
@@ -188,6 +189,7 @@ STEPGATE_HD inline void decide_set(GateBlock& g, std::uint32_t set, const double
   } else {
     block_detail::count_decided(g, d);
   }
+  ++(d.skip ? g.skipped : g.applied);
   s.decision = d;
   s.decided_step = g.step;
   block_detail::remember_digests(g, d);

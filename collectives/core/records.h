@@ -35,8 +35,10 @@ struct StepRecord {
   double timestamp_seconds = 0;  // Unix time; 0 where the writer has no clock
   double scan_seconds = 0;       // spent scanning in this step; 0 unknown
   double agreement_seconds = 0;
+  ReleaseCause release_cause = ReleaseCause::kDegraded;  // where decision.released says so
+  std::uint32_t reserved = 0;
 };
-static_assert(sizeof(StepRecord) == 272, "StepRecord is mapped memory shared with device code");
+static_assert(sizeof(StepRecord) == 280, "StepRecord is mapped memory shared with device code");
 
 // Phases of a range's statistics.
 enum class ScanPhase : std::uint32_t { kLocal = 0, kReduced = 1 };

@@ -151,7 +151,8 @@ struct ObserveUpdate {
 enum class CaptureState {
   kNone,
   kCapturing,
-  kUnknown  // the default stream while another stream captures: touching it would spoil that capture
+  kUnknown,  // the default stream while another stream captures: touching it would spoil that capture
+  kFailed    // the driver did not say (last_error)
 };
 
 // A point in a stream that other streams can wait for (a CUDA event).
@@ -162,6 +163,8 @@ class Device {
   virtual ~Device() = default;
 
   virtual const char* name() const noexcept = 0;  // "host", "cuda"
+  // Whether an operation has run when its call returns.
+  virtual bool immediate() const noexcept { return false; }
 
   // Zeroed memory, 256-byte aligned; nullptr when there is none (last_error says why).
   virtual void* allocate(std::size_t bytes, Memory kind) noexcept = 0;

@@ -1,25 +1,9 @@
-// NCCL's C ABI: adapters only. Each function enters edge(), which lets nothing be thrown across the
-// boundary, keeps the sentence for ncclGetLastError and hands out the code.
+// NCCL's C ABI: adapters only, those about the library and its communicators.
 //
-// Threads: as NCCL's; see library.h, group.h and communicator.h for what stands behind each call.
-// Streams do not exist on host memory: any value, NULL included, is accepted and ignored.
-#pragma GCC visibility push(default)
-#include "collectives/nccl_abi/nccl_abi.h"
-#pragma GCC visibility pop
-
-#include <cstring>
-#include <exception>
-#include <new>
-#include <string>
-
-#include "collectives/hostnccl/library.h"
+// Threads: as NCCL's; see library.h and communicator.h for what stands behind each call.
+#include "collectives/hostnccl/comm_config.h"
+#include "collectives/hostnccl/edge.h"
 #include "collectives/hostnccl/strings.h"
-
-// Like NCCL: a weak public name, so that a preloaded tool can take its place, and a strong twin that
-// the tool calls.
-#define STEPGATE_NCCL_API(result, name, ...)                                                   \
-  extern "C" __attribute__((visibility("default"), alias(#name))) result p##name(__VA_ARGS__); \
-  extern "C" __attribute__((visibility("default"), weak)) result name(__VA_ARGS__)
 
 namespace stepgate::hostnccl {
 namespace {
@@ -27,72 +11,36 @@ namespace {
 // NCCL 2.28.9, the release whose names and rules are followed.
 constexpr int kVersion = 22809;
 
-template <typename Body>
-ncclResult_t edge(Body body) noexcept {
-  try {
-    const Outcome outcome = body();
-    if (!outcome.ok()) set_last_error_of_this_thread(outcome.message.c_str());
-    return outcome.code;
-  } catch (const std::bad_alloc&) {
-    set_last_error_of_this_thread("out of memory");
-    return ncclSystemError;
-  } catch (const std::exception& error) {
-    set_last_error_of_this_thread(error.what());
-    return ncclInternalError;
-  } catch (...) {
-    set_last_error_of_this_thread("unknown exception");
-    return ncclInternalError;
-  }
-}
-
-Outcome require(const void* pointer, const char* name) {
-  return pointer != nullptr ? success() : invalid_argument(std::string(name) + " is NULL");
-}
-
-template <typename Use>
-Outcome with_comm(ncclComm_t handle, Use use) {
-  std::shared_ptr<Communicator> comm;
-  if (Outcome o = Library::of_this_process().find(handle, &comm); !o.ok()) return o;
-  return use(comm);
-}
-
-Outcome outside_group(const char* function) {
-  if (!group_of_this_thread().open()) return success();
-  return invalid_usage(std::string(function) + " inside a group is not offered: call it outside");
-}
-
-Outcome submit(ncclComm_t handle, const Request& request) {
-  return with_comm(handle, [&](const std::shared_ptr<Communicator>& comm) {
-    if (Outcome o = check(request, comm->rank(), comm->size()); !o.ok()) return o;
-    if (Outcome o = comm->usable(); !o.ok()) return o;
-    return group_of_this_thread().submit({comm, request});
-  });
-}
-
-// Without loading the value as its enumeration: C callers may pass any number.
-template <typename Enumeration>
-int number(const Enumeration& value) noexcept {
-  static_assert(sizeof value == sizeof(int));
-  int result = 0;
-  std::memcpy(&result, &value, sizeof result);
-  return result;
-}
-
-ncclResult_t collective(ncclComm_t handle, const Request& request) noexcept {
-  return edge([&] {
-    Outcome outcome = submit(handle, request);
-    if (!outcome.ok()) group_of_this_thread().poison(outcome);
-    return outcome;
-  });
-}
-
 Outcome close(ncclComm_t handle, bool by_abort) {
   return with_comm(handle, [&](const std::shared_ptr<Communicator>& comm) {
     if (by_abort) comm->abort();
     Outcome outcome = comm->destroy();
     Library::of_this_process().retire(handle);
+    Library::of_this_process().bury(comm->take_staging());
     return outcome;
   });
+}
+
+// Where calls do not block, another thread waits for the others.
+Outcome finalize(const std::shared_ptr<Communicator>& comm) {
+  if (comm->blocking()) return comm->finalize();
+  if (Outcome o = comm->ready(); !o.ok()) return o;
+  const auto job = std::make_shared<Job>();
+  comm->attach(job);
+  Outcome o = job->start([comm] {
+    if (Outcome done = comm->finalize(); !done.ok()) comm->break_with(done);
+  });
+  return o.ok() ? Outcome{ncclInProgress, {}} : o;
+}
+
+Outcome init_rank(const char* function, ncclComm_t* comm, int size, const ncclUniqueId& id, int rank,
+                  const ncclConfig_t* config) {
+  if (Outcome o = require(comm, "comm"); !o.ok()) return o;
+  *comm = nullptr;
+  if (Outcome o = outside_group(function); !o.ok()) return o;
+  bool blocking = true;
+  if (Outcome o = read_comm_config(config, &blocking); !o.ok()) return o;
+  return Library::of_this_process().create(comm, size, id, rank, blocking);
 }
 
 }  // namespace
@@ -117,18 +65,18 @@ STEPGATE_NCCL_API(ncclResult_t, ncclGetUniqueId, ncclUniqueId* uniqueId) {
 
 STEPGATE_NCCL_API(ncclResult_t, ncclCommInitRank, ncclComm_t* comm, int nranks, ncclUniqueId commId,
                   int rank) {
-  return edge([&] {
-    if (Outcome o = require(comm, "comm"); !o.ok()) return o;
-    *comm = nullptr;
-    if (Outcome o = outside_group("ncclCommInitRank"); !o.ok()) return o;
-    return Library::of_this_process().create(comm, nranks, commId, rank);
-  });
+  return edge([&] { return init_rank("ncclCommInitRank", comm, nranks, commId, rank, nullptr); });
+}
+
+STEPGATE_NCCL_API(ncclResult_t, ncclCommInitRankConfig, ncclComm_t* comm, int nranks, ncclUniqueId commId,
+                  int rank, ncclConfig_t* config) {
+  return edge([&] { return init_rank("ncclCommInitRankConfig", comm, nranks, commId, rank, config); });
 }
 
 STEPGATE_NCCL_API(ncclResult_t, ncclCommFinalize, ncclComm_t comm) {
   return edge([&] {
     if (Outcome o = outside_group("ncclCommFinalize"); !o.ok()) return o;
-    return with_comm(comm, [](const auto& found) { return found->finalize(); });
+    return with_comm(comm, finalize);
   });
 }
 
@@ -180,59 +128,13 @@ STEPGATE_NCCL_API(ncclResult_t, ncclCommUserRank, const ncclComm_t comm, int* ra
   });
 }
 
-// Host memory has one device, number 0 on every rank.
+// Without a device there is one memory, number 0 on every rank.
 STEPGATE_NCCL_API(ncclResult_t, ncclCommCuDevice, const ncclComm_t comm, int* device) {
   return edge([&] {
     if (Outcome o = require(device, "device"); !o.ok()) return o;
-    return with_comm(comm, [&](const auto&) {
-      *device = 0;
+    return with_comm(comm, [&](const auto& found) {
+      *device = found->device_ordinal();
       return success();
     });
   });
-}
-
-STEPGATE_NCCL_API(ncclResult_t, ncclAllReduce, const void* sendbuff, void* recvbuff, size_t count,
-                  ncclDataType_t datatype, ncclRedOp_t op, ncclComm_t comm, cudaStream_t) {
-  return collective(comm,
-                    {Collective::kAllReduce, sendbuff, recvbuff, count, number(datatype), number(op), 0});
-}
-
-STEPGATE_NCCL_API(ncclResult_t, ncclReduceScatter, const void* sendbuff, void* recvbuff, size_t recvcount,
-                  ncclDataType_t datatype, ncclRedOp_t op, ncclComm_t comm, cudaStream_t) {
-  return collective(
-      comm, {Collective::kReduceScatter, sendbuff, recvbuff, recvcount, number(datatype), number(op), 0});
-}
-
-STEPGATE_NCCL_API(ncclResult_t, ncclAllGather, const void* sendbuff, void* recvbuff, size_t sendcount,
-                  ncclDataType_t datatype, ncclComm_t comm, cudaStream_t) {
-  return collective(comm,
-                    {Collective::kAllGather, sendbuff, recvbuff, sendcount, number(datatype), ncclSum, 0});
-}
-
-STEPGATE_NCCL_API(ncclResult_t, ncclBroadcast, const void* sendbuff, void* recvbuff, size_t count,
-                  ncclDataType_t datatype, int root, ncclComm_t comm, cudaStream_t) {
-  return collective(comm,
-                    {Collective::kBroadcast, sendbuff, recvbuff, count, number(datatype), ncclSum, root});
-}
-
-STEPGATE_NCCL_API(ncclResult_t, ncclBcast, void* buff, size_t count, ncclDataType_t datatype, int root,
-                  ncclComm_t comm, cudaStream_t) {
-  return collective(comm, {Collective::kBroadcast, buff, buff, count, number(datatype), ncclSum, root});
-}
-
-STEPGATE_NCCL_API(ncclResult_t, ncclReduce, const void* sendbuff, void* recvbuff, size_t count,
-                  ncclDataType_t datatype, ncclRedOp_t op, int root, ncclComm_t comm, cudaStream_t) {
-  return collective(comm,
-                    {Collective::kReduce, sendbuff, recvbuff, count, number(datatype), number(op), root});
-}
-
-STEPGATE_NCCL_API(ncclResult_t, ncclGroupStart, void) {
-  return edge([] {
-    group_of_this_thread().begin();
-    return success();
-  });
-}
-
-STEPGATE_NCCL_API(ncclResult_t, ncclGroupEnd, void) {
-  return edge([] { return group_of_this_thread().end(); });
 }

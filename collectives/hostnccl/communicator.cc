@@ -19,52 +19,6 @@ static_assert(int{SGT_SUM} == int{ncclSum} && int{SGT_PROD} == int{ncclProd} &&
               "the operators are cast below: give transport.h NCCL's numbers again, or write a switch");
 static_assert(sizeof(sgt_unique_id) == sizeof(ncclUniqueId), "the id is handed on as it is");
 
-sgt_error no_error() {
-  sgt_error error;
-  error.status = SGT_OK;
-  error.culprit = -1;
-  error.message[0] = '\0';
-  return error;
-}
-
-const char* meaning(sgt_status status) {
-  switch (status) {
-    case SGT_INVALID: return "the transport refused an argument";
-    case SGT_TIMEOUT: return "deadline reached (STEPGATE_HOSTNCCL_TIMEOUT)";
-    case SGT_PEER_DEAD: return "a peer is gone";
-    case SGT_ABORTED: return "aborted";
-    case SGT_SYSTEM: return "a system call or UCX failed";
-    case SGT_FORKED: return "a forked child cannot use its parent's communicators";
-    case SGT_VERSION: return "another UCX version lives in this process";
-    default: return "unexpected answer of the transport";
-  }
-}
-
-ncclResult_t code_of(sgt_status status, bool aborted_here) {
-  switch (status) {
-    case SGT_OK: return ncclSuccess;
-    case SGT_IN_PROGRESS: return ncclInProgress;
-    case SGT_INVALID: return ncclInvalidArgument;
-    case SGT_TIMEOUT:
-    case SGT_PEER_DEAD: return ncclRemoteError;
-    // As NCCL's own waits do when they see their abort flag.
-    case SGT_ABORTED: return aborted_here ? ncclInternalError : ncclRemoteError;
-    case SGT_SYSTEM:
-    case SGT_VERSION: return ncclSystemError;
-    case SGT_FORKED: return ncclInvalidUsage;
-  }
-  return ncclInternalError;
-}
-
-std::string sentence(sgt_status status, const sgt_error& error, bool aborted_here) {
-  std::string text = meaning(status);
-  if (status == SGT_ABORTED) text += aborted_here ? " by this rank" : " by another rank";
-  if (error.culprit >= 0) text += ": rank " + std::to_string(error.culprit);
-  const std::size_t length = strnlen(error.message, sizeof error.message);
-  if (length != 0) text += " (" + std::string(error.message, length) + ")";
-  return text;
-}
-
 sgt_options options_of(const Config& config) {
   sgt_options options = {};
   options.size = sizeof options;
@@ -80,34 +34,41 @@ void copy_alone(const Request& request) {
 
 }  // namespace
 
-Outcome translate_status(sgt_status status, const sgt_error& error, bool aborted_here) {
-  if (status == SGT_OK) return success();
-  if (status == SGT_IN_PROGRESS) return {ncclInProgress, {}};
-  return {code_of(status, aborted_here), sentence(status, error, aborted_here)};
+std::shared_ptr<Communicator> Communicator::make(const sgt_table* table, int rank, int size,
+                                                 const Config& config) {
+  return std::shared_ptr<Communicator>(new Communicator(table, rank, size, config));
 }
 
 Outcome Communicator::create(const sgt_table* table, const ncclUniqueId& id, int rank, int size,
                              const Config& config, std::shared_ptr<Communicator>* comm) {
-  sgt_world* world = nullptr;
-  if (size > 1) {
-    sgt_unique_id transport_id;
-    std::memcpy(&transport_id, &id, sizeof transport_id);
-    const sgt_options options = options_of(config);
-    sgt_error error = no_error();
-    const sgt_status status = table->world_create(&transport_id, rank, size, &options, &world, &error);
-    if (status != SGT_OK) {
-      Outcome outcome = translate_status(status, error, false);
-      outcome.message = "ncclCommInitRank: rank " + std::to_string(rank) + " of " + std::to_string(size) +
-                        ": " + outcome.message;
-      return outcome;
-    }
-  }
-  comm->reset(new Communicator(table, world, rank, size));
+  const std::shared_ptr<Communicator> made = make(table, rank, size, config);
+  if (Outcome o = made->connect(id); !o.ok()) return o;
+  *comm = made;
   return success();
 }
 
-Communicator::Communicator(const sgt_table* table, sgt_world* world, int rank, int size)
-    : table_(table), rank_(rank), size_(size), world_(world) {}
+Outcome Communicator::connect(const ncclUniqueId& id) {
+  if (size_ == 1) return success();
+  sgt_unique_id transport_id;
+  std::memcpy(&transport_id, &id, sizeof transport_id);
+  const sgt_options options = options_of(config_);
+  sgt_error error = no_error();
+  sgt_world* world = nullptr;
+  const sgt_status status = table_->world_create(&transport_id, rank_, size_, &options, &world, &error);
+  if (status != SGT_OK) {
+    Outcome outcome = translate_status(status, error, false);
+    outcome.message = "ncclCommInitRank: rank " + std::to_string(rank_) + " of " + std::to_string(size_) +
+                      ": " + outcome.message;
+    return outcome;
+  }
+  const std::lock_guard lock(inner_);
+  world_ = world;
+  if (aborted_) table_->world_abort(world);
+  return success();
+}
+
+Communicator::Communicator(const sgt_table* table, int rank, int size, Config config)
+    : table_(table), rank_(rank), size_(size), config_(std::move(config)) {}
 
 // Reached with a world only where a program never destroyed its communicator; then nobody is asked.
 Communicator::~Communicator() {
@@ -135,6 +96,16 @@ Outcome Communicator::usable() {
   return refused_locked();
 }
 
+// In NCCL's words.
+Outcome Communicator::ready() {
+  const std::lock_guard lock(inner_);
+  if (Outcome o = refused_locked(); !o.ok()) return o;
+  if (!in_progress_locked()) return success();
+  return invalid_argument(
+      "attempt to use the communicator before the previous operation returned ncclSuccess: ask "
+      "ncclCommGetAsyncError until it no longer says ncclInProgress");
+}
+
 Outcome Communicator::record(Outcome outcome) {
   const std::lock_guard lock(inner_);
   if (broken_.ok()) broken_ = outcome;
@@ -156,7 +127,9 @@ Outcome Communicator::translate(sgt_status status, const sgt_error& error) {
 // Asks the transport too: a peer can die while no operation is in flight.
 Outcome Communicator::status() {
   const std::lock_guard lock(inner_);
-  if (!broken_.ok() || world_ == nullptr) return broken_;
+  if (!broken_.ok()) return broken_;
+  if (in_progress_locked()) return {ncclInProgress, {}};
+  if (world_ == nullptr) return success();
   sgt_error error = no_error();
   const sgt_status status = table_->world_status(world_, &error);
   if (status != SGT_OK) broken_ = translate_status(status, error, aborted_);
@@ -238,6 +211,7 @@ Outcome Communicator::barrier() {
 }
 
 Outcome Communicator::finalize() {
+  if (Outcome o = wait_until_idle(); !o.ok()) return o;
   const std::lock_guard owner(use_);
   {
     const std::lock_guard lock(inner_);
@@ -254,6 +228,7 @@ Outcome Communicator::finalize() {
 
 // The barrier runs while abort can still reach the world; only then is the world taken away.
 Outcome Communicator::destroy() {
+  wait_for_job();
   if (status().ok()) (void)finalize();
   const std::lock_guard owner(use_);
   {

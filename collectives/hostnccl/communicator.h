@@ -1,4 +1,5 @@
-// A communicator: one rank's place in a transport world, its first error and its end.
+// A communicator: one rank's place in a transport world, its first error and its end; its device, where
+// there is one; and the job that works for it, where its calls do not block.
 //
 //   std::shared_ptr<Communicator> comm;
 //   Outcome o = Communicator::create(table, id, rank, size, config, &comm);
@@ -6,20 +7,26 @@
 // Threads: create, start, finalize and destroy belong to one thread at a time, which holds use() (start
 // and finish) or takes it itself (finalize, destroy). abort, status, rank and size may be called from any
 // thread at any moment, also while another is blocked in here.
-// Order of locks: use() before the inner one; none is held while a caller's code runs.
-// Ownership: shared by the registry of handles and by the calls in progress; the world goes with it.
+// Order of locks: use() before the inner one; the device's before none; none is held while a caller's code
+// runs.
+// Ownership: shared by the registry of handles and by the calls in progress; the world goes with it. The
+// staging is taken away after destroy() by who may call the driver: the last reference may go in a host
+// function.
 // A communicator of one rank has no world: its collectives are copies and load no transport.
 #pragma once
 
-#include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <memory>
 #include <mutex>
 #include <vector>
 
 #include "collectives/hostnccl/config.h"
+#include "collectives/hostnccl/job.h"
 #include "collectives/hostnccl/outcome.h"
 #include "collectives/hostnccl/request.h"
+#include "collectives/hostnccl/staging.h"
+#include "collectives/hostnccl/status.h"
 #include "collectives/ucx/transport.h"
 
 namespace stepgate::hostnccl {
@@ -33,7 +40,9 @@ struct Operation {
 class Communicator {
  public:
   // Collective over all ranks; blocks until every rank is there or the deadline. `table` may be NULL
-  // for one rank.
+  // for one rank. In two steps where another thread is to connect.
+  static std::shared_ptr<Communicator> make(const sgt_table* table, int rank, int size, const Config& config);
+  Outcome connect(const ncclUniqueId& id);
   static Outcome create(const sgt_table* table, const ncclUniqueId& id, int rank, int size,
                         const Config& config, std::shared_ptr<Communicator>* comm);
   ~Communicator();
@@ -43,17 +52,40 @@ class Communicator {
   int rank() const noexcept { return rank_; }
   int size() const noexcept { return size_; }
 
+  bool blocking() const noexcept { return config_.blocking; }
+  std::chrono::microseconds launch_delay() const noexcept {
+    return std::chrono::microseconds(config_.launch_delay_us);
+  }
+
   // What an operation would be refused with: the error that broke it, finalized, or success.
   Outcome usable();
-  // Success, or the error that broke the communicator.
+  // The same at the call, where a job that is under way is a reason too.
+  Outcome ready();
+  // Success, ncclInProgress, or the error that broke the communicator.
   Outcome status();
+  // Unless it is broken already: `why` from here on, and the peers are told.
+  void break_with(const Outcome& why);
 
   // Ends every operation in flight. Does not wait for them.
   void abort();
-  // Collective unless broken: waits until every rank has come here. Safe to repeat.
+  // Collective unless broken: waits for what lies on streams, then until every rank has come here. Safe to
+  // repeat.
   Outcome finalize();
   // Closes the world, after finalize unless broken. Later calls are refused.
   Outcome destroy();
+
+  // In progress from here until the job is done.
+  void attach(std::shared_ptr<Job> job);
+
+  // Keeps the device whose context is current in this thread, if one is.
+  Outcome adopt_device(const Cuda& cuda);
+  // 0 where there is none.
+  int device_ordinal() const;
+  // Made at first use; `context` counts where none was current at creation.
+  Outcome staging(const Cuda& cuda, cuda::Context context, std::shared_ptr<Staging>* staging);
+  std::shared_ptr<Staging> take_staging();
+  // Until nothing of it lies on a stream any more; ncclSystemError at the deadline.
+  Outcome wait_until_idle();
 
   std::mutex& use() noexcept { return use_; }
   // The four below: use() is held by the caller.
@@ -64,30 +96,35 @@ class Communicator {
   void finish(Operation* operation) noexcept;
 
  private:
-  Communicator(const sgt_table* table, sgt_world* world, int rank, int size);
+  Communicator(const sgt_table* table, int rank, int size, Config config);
 
   sgt_status launch(const Request& request, Operation* operation, sgt_error* error);
   Outcome barrier();
   Outcome translate(sgt_status status, const sgt_error& error);
   Outcome refused_locked() const;
+  bool in_progress_locked();
+  void wait_for_job();
   Outcome record(Outcome outcome);
   sgt_world* take_world();
 
   const sgt_table* const table_;
   const int rank_;
   const int size_;
+  const Config config_;
 
   std::mutex use_;  // the transport wants one thread at a time in a world
 
   mutable std::mutex inner_;  // guards what follows; held for moments only
-  sgt_world* world_;
+  sgt_world* world_ = nullptr;
   Outcome broken_;
+  std::shared_ptr<Job> job_;
   bool finalized_ = false;
   bool destroyed_ = false;
   bool aborted_ = false;
-};
 
-// The transport's status and sentence as NCCL's code and ours. `aborted_here`: this rank asked for it.
-Outcome translate_status(sgt_status status, const sgt_error& error, bool aborted_here);
+  mutable std::mutex device_;  // guards what follows
+  cuda::Context context_ = nullptr;
+  std::shared_ptr<Staging> staging_;
+};
 
 }  // namespace stepgate::hostnccl

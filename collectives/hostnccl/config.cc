@@ -10,6 +10,8 @@ namespace {
 
 constexpr const char* kTimeout = "STEPGATE_HOSTNCCL_TIMEOUT";
 constexpr const char* kTransport = "STEPGATE_HOSTNCCL_TRANSPORT";
+constexpr const char* kLaunchDelay = "STEPGATE_HOSTNCCL_LAUNCH_DELAY_US";
+constexpr unsigned kLongestDelay = 10'000'000;
 constexpr double kShortest = 0.001;
 constexpr double kLongest = 604800;  // a week
 
@@ -22,6 +24,12 @@ bool parse_seconds(std::string_view text, double* seconds) {
   const char* end = text.data() + text.size();
   const auto [stop, error] = std::from_chars(text.data(), end, *seconds);
   return error == std::errc() && stop == end && *seconds >= kShortest && *seconds <= kLongest;
+}
+
+bool parse_delay(std::string_view text, unsigned* microseconds) {
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, *microseconds);
+  return error == std::errc() && stop == end && *microseconds <= kLongestDelay;
 }
 
 bool known_transport(std::string_view name) {
@@ -44,6 +52,11 @@ Outcome read_config(Lookup lookup, Config* config) {
   if (const char* value = lookup(kTransport)) {
     if (!known_transport(value)) return refuse(kTransport, value, "auto, tcp or shm (default auto)");
     read.transport = value;
+  }
+  if (const char* value = lookup(kLaunchDelay)) {
+    if (!parse_delay(value, &read.launch_delay_us)) {
+      return refuse(kLaunchDelay, value, "a number of microseconds from 0 to 10000000 (default 0)");
+    }
   }
   *config = read;
   return success();

@@ -2,6 +2,8 @@
 //
 //   STEPGATE_HOSTNCCL_TIMEOUT    seconds that any wait may take; default 600; 0.001 to 604800
 //   STEPGATE_HOSTNCCL_TRANSPORT  auto, tcp or shm; default auto
+//   STEPGATE_HOSTNCCL_LAUNCH_DELAY_US  for tests: microseconds that the thread behind a call that does not
+//                                block sleeps before it enqueues; default 0; 0 to 10000000
 //
 // Read at every ncclCommInitRank, in the thread that calls it, so each communicator keeps the
 // settings it was created under. No lock, no state; the result is the caller's.
@@ -16,6 +18,8 @@ namespace stepgate::hostnccl {
 struct Config {
   double timeout_seconds = 600;
   std::string transport = "auto";
+  unsigned launch_delay_us = 0;
+  bool blocking = true;  // the caller's choice, not the environment's
 };
 
 // How a variable is looked up; NULL where it is unset. Tests pass their own.

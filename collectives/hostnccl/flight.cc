@@ -65,11 +65,10 @@ class Flight {
     }
   }
 
-  Outcome verdict() const {
-    for (const InFlight& flight : flights_) {
-      if (!flight.outcome.ok()) return flight.outcome;
-    }
-    return success();
+  std::vector<Outcome> outcomes() const {
+    std::vector<Outcome> result;
+    for (const InFlight& flight : flights_) result.push_back(flight.outcome);
+    return result;
   }
 
  private:
@@ -112,12 +111,26 @@ class Flight {
 
 }  // namespace
 
-Outcome fly(const std::vector<Call>& calls) {
-  if (calls.empty()) return success();
+std::vector<std::shared_ptr<Communicator>> communicators_of(const std::vector<Call>& calls) {
+  std::vector<std::shared_ptr<Communicator>> comms;
+  for (const Call& call : calls) {
+    if (std::find(comms.begin(), comms.end(), call.comm) == comms.end()) comms.push_back(call.comm);
+  }
+  return comms;
+}
+
+std::vector<Outcome> fly_each(const std::vector<Call>& calls) {
   Flight flight(calls);
   flight.start(calls);
   flight.run();
-  return flight.verdict();
+  return flight.outcomes();
+}
+
+Outcome fly(const std::vector<Call>& calls) {
+  for (Outcome& outcome : fly_each(calls)) {
+    if (!outcome.ok()) return std::move(outcome);
+  }
+  return success();
 }
 
 }  // namespace stepgate::hostnccl

@@ -1,6 +1,6 @@
 // A batch of collectives that are in flight together: one outside a group, many at its end.
 //
-//   std::vector<Call> calls = ...;
+//   std::vector<Call> calls = ...;     // on memory that this thread may read and write
 //   Outcome o = fly(calls);
 //
 // Runs in the calling thread and returns when every started operation is final; every wait inside ends
@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "collectives/hostnccl/communicator.h"
+#include "collectives/hostnccl/memory_place.h"
 #include "collectives/hostnccl/outcome.h"
 #include "collectives/hostnccl/request.h"
 
@@ -25,8 +26,14 @@ namespace stepgate::hostnccl {
 struct Call {
   std::shared_ptr<Communicator> comm;
   Request request;
+  Place place = {};
+  cuda::Stream stream = nullptr;  // means nothing for the host's memory
 };
 
+std::vector<std::shared_ptr<Communicator>> communicators_of(const std::vector<Call>& calls);
+
 Outcome fly(const std::vector<Call>& calls);
+// The same, with what became of each call.
+std::vector<Outcome> fly_each(const std::vector<Call>& calls);
 
 }  // namespace stepgate::hostnccl

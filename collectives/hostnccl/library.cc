@@ -2,9 +2,12 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <string>
+#include <utility>
 
 namespace stepgate::hostnccl {
 namespace {
@@ -49,18 +52,46 @@ Outcome Library::unique_id(ncclUniqueId* id) {
   return success();
 }
 
-Outcome Library::create(ncclComm_t* handle, int size, const ncclUniqueId& id, int rank) {
+Outcome Library::create(ncclComm_t* handle, int size, const ncclUniqueId& id, int rank, bool blocking) {
   if (Outcome o = check_process(); !o.ok()) return o;
   if (Outcome o = check_rank(size, rank); !o.ok()) return o;
   Config config;
   if (Outcome o = read_config_from_environment(&config); !o.ok()) return o;
+  config.blocking = blocking;
   const sgt_table* table = nullptr;
   if (Outcome o = transport(size, &table); !o.ok()) return o;
   if (Outcome o = spend(id, rank); !o.ok()) return o;
-  std::shared_ptr<Communicator> comm;
-  if (Outcome o = Communicator::create(table, id, rank, size, config, &comm); !o.ok()) return o;
-  *handle = enlist(std::move(comm));
+  bury(nullptr);
+  const std::shared_ptr<Communicator> comm = Communicator::make(table, rank, size, config);
+  if (const Cuda* driver = cuda()) {
+    if (Outcome o = comm->adopt_device(*driver); !o.ok()) return o;
+  }
+  return blocking ? connect_now(handle, comm, id) : connect_later(handle, comm, id);
+}
+
+Outcome Library::connect_now(ncclComm_t* handle, const std::shared_ptr<Communicator>& comm,
+                             const ncclUniqueId& id) {
+  if (Outcome o = comm->connect(id); !o.ok()) {
+    bury(comm->take_staging());
+    return o;
+  }
+  *handle = enlist(comm);
   return success();
+}
+
+Outcome Library::connect_later(ncclComm_t* handle, const std::shared_ptr<Communicator>& comm,
+                               const ncclUniqueId& id) {
+  const auto job = std::make_shared<Job>();
+  comm->attach(job);
+  Outcome o = job->start([comm, id] {
+    if (Outcome connected = comm->connect(id); !connected.ok()) comm->break_with(connected);
+  });
+  if (!o.ok()) {
+    bury(comm->take_staging());
+    return o;
+  }
+  *handle = enlist(comm);
+  return {ncclInProgress, {}};
 }
 
 Outcome Library::transport(int size, const sgt_table** table) {
@@ -100,6 +131,27 @@ Outcome Library::find(ncclComm_t handle, std::shared_ptr<Communicator>* comm) co
 bool Library::retire(ncclComm_t handle) {
   const std::lock_guard lock(mutex_);
   return alive_.erase(handle) != 0;
+}
+
+std::vector<std::shared_ptr<Staging>> Library::take_ended() {
+  const std::lock_guard lock(mutex_);
+  const auto lies =
+      std::partition(buried_.begin(), buried_.end(), [](const auto& staging) { return !staging->idle(); });
+  std::vector<std::shared_ptr<Staging>> ended(lies, buried_.end());
+  buried_.erase(lies, buried_.end());
+  return ended;
+}
+
+void Library::bury(std::shared_ptr<Staging> staging) {
+  constexpr std::chrono::seconds kPatience{2};
+  for (const auto& ended : take_ended()) ended->release();
+  if (staging == nullptr) return;
+  if (staging->wait_until_idle(kPatience)) {
+    staging->release();
+    return;
+  }
+  const std::lock_guard lock(mutex_);
+  buried_.push_back(std::move(staging));
 }
 
 Group& group_of_this_thread() {

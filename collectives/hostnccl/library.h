@@ -19,8 +19,10 @@
 #include <mutex>
 #include <set>
 #include <unordered_map>
+#include <vector>
 
 #include "collectives/hostnccl/communicator.h"
+#include "collectives/hostnccl/cuda_driver.h"
 #include "collectives/hostnccl/group.h"
 #include "collectives/hostnccl/outcome.h"
 #include "collectives/hostnccl/transport_loader.h"
@@ -40,26 +42,38 @@ class Library {
   explicit Library(std::vector<std::string> transport_candidates);
 
   Outcome unique_id(ncclUniqueId* id);
-  Outcome create(ncclComm_t* handle, int size, const ncclUniqueId& id, int rank);
+  // Not blocking: the handle is there at once, ncclInProgress is returned and another thread connects.
+  Outcome create(ncclComm_t* handle, int size, const ncclUniqueId& id, int rank, bool blocking = true);
   Outcome find(ncclComm_t handle, std::shared_ptr<Communicator>* comm) const;
   // Success in the process that created the library, ncclInvalidUsage in a forked child.
   Outcome check_process() const;
   // The handle is dead from here on. False: it was not alive.
   bool retire(ncclComm_t handle);
+  // The driver that the process has loaded; NULL: none so far.
+  const Cuda* cuda() { return cuda_loader_.find(); }
+  // Frees what a destroyed communicator had on its device. What still lies on streams after two seconds is
+  // freed by a later call, once it has ended.
+  void bury(std::shared_ptr<Staging> staging);
 
  private:
   using IdAndRank = std::pair<std::array<char, NCCL_UNIQUE_ID_BYTES>, int>;
 
   Outcome transport(int size, const sgt_table** table);
+  Outcome connect_now(ncclComm_t* handle, const std::shared_ptr<Communicator>& comm, const ncclUniqueId& id);
+  Outcome connect_later(ncclComm_t* handle, const std::shared_ptr<Communicator>& comm,
+                        const ncclUniqueId& id);
   Outcome spend(const ncclUniqueId& id, int rank);
   ncclComm_t enlist(std::shared_ptr<Communicator> comm);
+  std::vector<std::shared_ptr<Staging>> take_ended();
 
   const pid_t pid_;
   TransportLoader loader_;
+  CudaLoader cuda_loader_;
   mutable std::mutex mutex_;  // guards what follows
   std::deque<ncclComm> handles_;
   std::unordered_map<const ncclComm*, std::shared_ptr<Communicator>> alive_;
   std::set<IdAndRank> spent_;
+  std::vector<std::shared_ptr<Staging>> buried_;
 };
 
 // Per thread, as NCCL keeps them.

@@ -41,19 +41,6 @@ Outcome check_root(const Request& request, int size) {
                           " is no rank; allowed: 0 to " + std::to_string(size - 1));
 }
 
-// Elements of the send and of the receive side, in shares of `count`.
-struct Shares {
-  std::size_t send = 1;
-  std::size_t recv = 1;
-};
-
-Shares shares_of(Collective kind, int size) noexcept {
-  const auto all = static_cast<std::size_t>(size);
-  if (kind == Collective::kReduceScatter) return {all, 1};
-  if (kind == Collective::kAllGather) return {1, all};
-  return {};
-}
-
 Outcome check_length(const Request& request, int size) {
   const std::size_t room = static_cast<std::size_t>(std::numeric_limits<std::ptrdiff_t>::max());
   const std::size_t unit = element_size(request.type) * static_cast<std::size_t>(size);
@@ -62,19 +49,11 @@ Outcome check_length(const Request& request, int size) {
                           " is more than memory can hold; allowed: at most " + std::to_string(room / unit));
 }
 
-// Ranks other than the root neither send in a broadcast nor receive in a reduce.
-bool uses_send(const Request& r, int rank) noexcept {
-  return r.kind != Collective::kBroadcast || r.root == rank;
-}
-bool uses_recv(const Request& r, int rank) noexcept {
-  return r.kind != Collective::kReduce || r.root == rank;
-}
-
-Outcome check_pointers(const Request& request, int rank) {
-  if (uses_send(request, rank) && request.send == nullptr) {
+Outcome check_pointers(const Request& request, const Extent& extent) {
+  if (extent.sends && request.send == nullptr) {
     return invalid_argument(label(request, "sendbuff") + "is NULL and count is not 0");
   }
-  if (uses_recv(request, rank) && request.recv == nullptr) {
+  if (extent.receives && request.recv == nullptr) {
     return invalid_argument(label(request, "recvbuff") + "is NULL and count is not 0");
   }
   return success();
@@ -88,14 +67,12 @@ bool in_place(const Request& r, std::uintptr_t send, std::uintptr_t recv, std::s
 }
 
 // NCCL leaves such an overlap undefined; here it would be a wrong result, so it is refused.
-Outcome check_overlap(const Request& request, int rank, int size) {
-  if (!uses_send(request, rank) || !uses_recv(request, rank)) return success();
-  const std::size_t share = request.count * element_size(request.type);
-  const Shares shares = shares_of(request.kind, size);
+Outcome check_overlap(const Request& request, const Extent& extent, int rank) {
+  if (!extent.sends || !extent.receives) return success();
   const auto send = reinterpret_cast<std::uintptr_t>(request.send);
   const auto recv = reinterpret_cast<std::uintptr_t>(request.recv);
-  const bool apart = send + share * shares.send <= recv || recv + share * shares.recv <= send;
-  if (apart || in_place(request, send, recv, share, rank)) return success();
+  const bool apart = send + extent.send_bytes <= recv || recv + extent.recv_bytes <= send;
+  if (apart || in_place(request, send, recv, extent.share, rank)) return success();
   return invalid_argument(label(request, "sendbuff") +
                           "and recvbuff overlap; allowed: apart, or in place as NCCL defines it");
 }
@@ -129,14 +106,24 @@ const char* name_of(Collective kind) noexcept {
   return "collective";
 }
 
+Extent extent_of(const Request& request, int rank, int size) noexcept {
+  const std::size_t share = request.count * element_size(request.type);
+  const std::size_t all = share * static_cast<std::size_t>(size);
+  return {request.kind != Collective::kBroadcast || request.root == rank,
+          request.kind != Collective::kReduce || request.root == rank, share,
+          request.kind == Collective::kReduceScatter ? all : share,
+          request.kind == Collective::kAllGather ? all : share};
+}
+
 Outcome check(const Request& request, int rank, int size) {
   if (Outcome o = check_type(request); !o.ok()) return o;
   if (Outcome o = check_operator(request); !o.ok()) return o;
   if (Outcome o = check_root(request, size); !o.ok()) return o;
   if (request.count == 0) return success();
   if (Outcome o = check_length(request, size); !o.ok()) return o;
-  if (Outcome o = check_pointers(request, rank); !o.ok()) return o;
-  return check_overlap(request, rank, size);
+  const Extent extent = extent_of(request, rank, size);
+  if (Outcome o = check_pointers(request, extent); !o.ok()) return o;
+  return check_overlap(request, extent, rank);
 }
 
 }  // namespace stepgate::hostnccl

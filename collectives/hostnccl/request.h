@@ -34,6 +34,17 @@ std::size_t element_size(int type) noexcept;
 
 const char* name_of(Collective kind) noexcept;
 
+// What one rank of a collective reads and writes. Ranks other than the root neither send in a broadcast
+// nor receive in a reduce.
+struct Extent {
+  bool sends = true;
+  bool receives = true;
+  std::size_t share = 0;  // bytes of `count` elements
+  std::size_t send_bytes = 0;
+  std::size_t recv_bytes = 0;
+};
+Extent extent_of(const Request& request, int rank, int size) noexcept;
+
 // ncclInvalidArgument for what NCCL calls an argument error and for buffers that overlap in any way
 // but the in-place ones; ncclInvalidUsage for what NCCL knows and this library does not offer.
 Outcome check(const Request& request, int rank, int size);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "integration/command/arguments.h"
+#include "integration/command/check/check.h"
 #include "integration/command/run/run.h"
 #include "integration/command/simulate.h"
 #include "integration/command/streams.h"
@@ -17,6 +18,7 @@ constexpr const char* kHelp =
     "\n"
     "  run -n N [options] -- program args   starts N local ranks with the plugin\n"
     "  simulate --rule R ... PATTERN        the loss scale after each step of a pattern\n"
+    "  check [--json]                       whether driver, devices, NCCL and this build fit\n"
     "\n"
     "stepgate COMMAND --help tells more. stepgate --version prints the version.\n";
 
@@ -29,13 +31,15 @@ int print_alone(const char* text, const std::vector<std::string_view>& words) {
 
 int dispatch(const std::vector<std::string_view>& words) {
   using namespace stepgate::command;
-  if (words.empty()) throw UsageError("a command is missing; allowed: run, simulate, --help, --version");
+  if (words.empty())
+    throw UsageError("a command is missing; allowed: run, simulate, check, --help, --version");
   const std::vector<std::string_view> rest(words.begin() + 1, words.end());
   if (words[0] == "run") return run_main(rest);
   if (words[0] == "simulate") return simulate_main(rest);
+  if (words[0] == "check") return check_main(rest);
   if (words[0] == "--help" || words[0] == "-h" || words[0] == "help") return print_alone(kHelp, words);
   if (words[0] == "--version") return print_alone("stepgate " STEPGATE_COMMAND_VERSION "\n", words);
-  bad_value("the command", words[0], "run, simulate, --help, --version");
+  bad_value("the command", words[0], "run, simulate, check, --help, --version");
 }
 
 }  // namespace

@@ -135,6 +135,8 @@ constexpr std::pair<const char*, DivergencePolicy> kDivergences[] = {{"report", 
                                                                      {"error", DivergencePolicy::kError}};
 constexpr std::pair<const char*, Attribution> kAttributions[] = {
     {"auto", Attribution::kAuto}, {"on", Attribution::kOn}, {"off", Attribution::kOff}};
+constexpr std::pair<const char*, DeviceChoice> kDevices[] = {
+    {"auto", DeviceChoice::kAuto}, {"host", DeviceChoice::kHost}, {"cuda", DeviceChoice::kCuda}};
 constexpr std::pair<const char*, bool> kSwitch[] = {{"on", true}, {"off", false}};
 constexpr std::pair<const char*, LogLevel> kLevels[] = {{"off", LogLevel::kOff},
                                                         {"error", LogLevel::kError},
@@ -159,6 +161,7 @@ void read_step(Reader& r, Configuration* c) {
   r.choice("STEPGATE_UNSCALE", kUnscales, &c->unscale);
   r.choice("STEPGATE_DIVERGENCE", kDivergences, &c->divergence);
   r.choice("STEPGATE_ATTRIBUTION", kAttributions, &c->attribution);
+  r.choice("STEPGATE_DEVICE", kDevices, &c->device);
   r.number("STEPGATE_ACTIVATION_TIMEOUT", 0, 1e9, true, &c->activation_timeout_seconds);
 }
 

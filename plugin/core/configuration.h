@@ -17,6 +17,7 @@ namespace stepgate::gate {
 
 enum class Mode { kOff, kObserve, kEnforce };
 enum class Attribution { kAuto, kOn, kOff };
+enum class DeviceChoice { kAuto, kHost, kCuda };
 enum class LogLevel { kOff = 0, kError = 1, kWarn = 2, kInfo = 3 };
 
 // Values that the caller of gate_create may override; unset ones take the rule's default.
@@ -34,6 +35,7 @@ struct Configuration {
   UnscaleMode unscale = UnscaleMode::kDeferred;
   DivergencePolicy divergence = DivergencePolicy::kVeto;
   Attribution attribution = Attribution::kAuto;
+  DeviceChoice device = DeviceChoice::kAuto;
   double activation_timeout_seconds = 600;
   bool metrics = true;
   std::string metrics_address = "127.0.0.1";

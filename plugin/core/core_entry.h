@@ -14,7 +14,7 @@
 
 namespace stepgate {
 
-inline constexpr std::uint32_t kCoreAbi = 1;
+inline constexpr std::uint32_t kCoreAbi = 2;
 
 // The functions of one NCCL copy that the core calls itself. A null member: that copy lacks it.
 struct NcclTable {
@@ -114,10 +114,12 @@ struct CoreTable {
 
   // Hooks. active() false (mode off, or start-up failed): the shim forwards and tells nothing.
   bool (*active)(void);
-  void (*comm_created)(ncclComm_t comm);
+  void (*comm_created)(ncclComm_t comm);  // outside of NCCL, in the thread that created it
   void (*comm_retired)(ncclComm_t comm);  // before the real Finalize/Destroy/Abort
   void (*before)(const Reduction* op);
   void (*after)(const Reduction* op, Outcome outcome);
+  // ncclCommGetAsyncError said that what was pending on comm has been launched.
+  void (*settled)(ncclComm_t comm);
   // Any other call wrote [data, data + bytes): statistics of ranges there are stale.
   void (*written)(const void* data, std::size_t bytes);
   const char* (*last_error)(void);

@@ -23,7 +23,9 @@ bool active() noexcept {
   return process->active();
 }
 
-void comm_created(ncclComm_t) noexcept {}
+void comm_created(ncclComm_t) noexcept {
+  if (process->active()) process->comm_created();
+}
 
 void comm_retired(ncclComm_t comm) noexcept {
   if (process->active()) process->comm_retired(comm);
@@ -35,6 +37,10 @@ void before(const Reduction* op) noexcept {
 
 void after(const Reduction* op, Outcome outcome) noexcept {
   if (process->active()) process->after(*op, outcome);
+}
+
+void settled(ncclComm_t comm) noexcept {
+  if (process->active()) process->settled(comm);
 }
 
 void written(const void* data, std::size_t bytes) noexcept {
@@ -50,6 +56,7 @@ CoreTable make_table() {
   t.comm_retired = comm_retired;
   t.before = before;
   t.after = after;
+  t.settled = settled;
   t.written = written;
   t.last_error = last_error;
   fill_api(&t);

@@ -14,6 +14,9 @@ Gate::Gate(GateOptions options, device::Device& device, const ShimServices& serv
       log_(options_.configuration.log, options_.rank) {
   published_params_ = options_.params;
   hits_.reserve(64);
+  used_.reserve(16);
+  pending_.reserve(64);
+  known_.reserve(16);
 }
 
 std::unique_ptr<Gate> Gate::create(GateOptions options, device::Device& device, const ShimServices& services,
@@ -21,6 +24,19 @@ std::unique_ptr<Gate> Gate::create(GateOptions options, device::Device& device, 
   std::unique_ptr<Gate> gate(new Gate(std::move(options), device, services));
   if (!gate->allocate(error)) return nullptr;
   return gate;
+}
+
+Gate::~Gate() {
+  // Memory is about to go that enqueued work may still write to.
+  if (!device_.immediate() && block_.get() != nullptr) device_.synchronize(home_);
+  if (begun_ != nullptr) device_.release_mark(begun_);
+  if (ordered_ != nullptr) device_.release_mark(ordered_);
+}
+
+bool Gate::make_marks() {
+  begun_ = device_.create_mark();
+  if (begun_ != nullptr) ordered_ = device_.create_mark();
+  return ordered_ != nullptr;
 }
 
 // Everything a step needs is here before the first one: the hot path never allocates.
@@ -35,7 +51,10 @@ bool Gate::allocate(std::string* error) {
                    ring_.allocate(device_, kRingRecords, Memory::kMapped) &&
                    ring_head_.allocate(device_, 1, Memory::kMapped) &&
                    mirror_.allocate(device_, 1, Memory::kMapped) &&
-                   slots_mirror_.allocate(device_, kMaxRanges + kAnonymousSlots, Memory::kMapped);
+                   table_[0].allocate(device_, kMaxRanges + kAnonymousSlots, Memory::kMapped) &&
+                   table_[1].allocate(device_, kMaxRanges + kAnonymousSlots, Memory::kMapped) &&
+                   table_stamps_.allocate(device_, 2, Memory::kMapped) &&
+                   ballot_->sums.allocate(device_, kExchangeFields, Memory::kMapped) && make_marks();
   if (!all) {
     *error = std::string("gate '") + options_.name + "': " + device_.last_error();
     return false;

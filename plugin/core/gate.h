@@ -4,6 +4,10 @@
 //   job thread:        step_begin -> hooks (before/after) -> step_end -> step_wait -> apply
 //   publisher thread:  the RecordSource half, which reads the ring, the range table's copy and atomics
 //
+// Everything of a step is enqueued on the job's streams and nothing waits: what the host knows of a step
+// it learns from mapped memory, later, in harvest_locked() (gate_records.cc). What a captured graph
+// replays the host does not see at all: the stamps of the slots tell the device (docs/architecture.md).
+//
 // Threads: step functions from one thread at a time; hooks from any thread. Locks: mutex_ guards the
 // ranges and the step's host state and is never held across a call into NCCL; records_mutex_ guards
 // what the publisher reads and is held for copies only. Order: mutex_, then records_mutex_.
@@ -17,6 +21,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "collectives/core/gate_block.h"
@@ -59,7 +64,8 @@ class Gate final : public metrics::RecordSource {
   // nullptr with *error where memory cannot be had.
   static std::unique_ptr<Gate> create(GateOptions options, device::Device& device,
                                       const ShimServices& services, std::string* error);
-  ~Gate() override = default;
+  // Waits for the gate's own work. Not for a gate that captured(): its memory is a graph's.
+  ~Gate() override;
   Gate(const Gate&) = delete;
   Gate& operator=(const Gate&) = delete;
 
@@ -71,11 +77,15 @@ class Gate final : public metrics::RecordSource {
   stepgate_status retire_range(std::uint32_t id);
   stepgate_status retire_all();
   stepgate_status range_absent(std::uint32_t id, bool absent);
+  // Whether a graph may hold addresses of this gate: then its memory must outlive it.
+  bool captured() const;
 
   // ---- hooks (gate_hooks.cc)
   void before(const Reduction& op) noexcept;
   void after(const Reduction& op, Outcome outcome) noexcept;
   void written(const void* data, std::size_t bytes) noexcept;
+  // What was pending on a non-blocking communicator has been launched.
+  void settled(ncclComm_t comm) noexcept;
 
   // ---- activation (gate_activation.cc)
   stepgate_status enforce_summarize(device::Stream s, double* fields);
@@ -119,48 +129,94 @@ class Gate final : public metrics::RecordSource {
 
  private:
   enum class Phase { kIdle, kOpen, kEnding };
+  enum class Window { kClosed, kStep, kGraph };  // no gradients; of the open step; of a graph to come
+  static constexpr std::int32_t kNoSet = -1;
 
   struct Group {
     ncclComm_t comm;
     int world;  // its size
   };
 
+  // A stream that carried gradients of the open step, beside the step's own.
+  struct Used {
+    device::Stream stream;
+    bool joins;  // recorded into the same graph as the step, or run as it is
+  };
+
+  // A reduction that a helper thread of NCCL launches later.
+  struct Pending {
+    Reduction op;
+    std::thread::id issuer;  // nobody else enqueues work for it
+  };
+
   // Shared with the call that carries it: at a deadline the call outlives this object.
   struct PendingBallot {
     DeviceBuffer<double> fields;
     DeviceBuffer<double> unwilling;  // constant: what a rank sends that cannot fill `fields`
+    DeviceBuffer<double> sums;       // mapped
     ncclResult_t code = ncclInternalError;
+    device::Code copied = device::Code::kOk;
+    std::string copy_error;
   };
 
   Gate(GateOptions options, device::Device& device, const ShimServices& services);
   bool allocate(std::string* error);
+  bool make_marks();
 
   // gate_ranges.cc
   std::vector<Group>::iterator find_group(ncclComm_t comm);
   void write_slot(std::uint32_t id);
+  void reserve_scratch_locked();
+  void retired_locked(std::uint32_t id);
   void prepare_scans(std::uint32_t id);
   void put_locked(void* to, const void* from, std::size_t bytes) noexcept;
+  bool readable(const void* p) noexcept;
+  bool readable_send(const void* p) noexcept;
+  stepgate_status check_memory(const RangeSpec& spec);
 
   // gate_hooks.cc; mutex_ held
-  bool attribute_ranges(const Reduction& op, const void* data, std::uint64_t bytes, bool result) noexcept;
-  bool attribute_range(std::uint32_t id, std::ptrdiff_t shift, device::Stream s) noexcept;
-  bool attribute_anonymous(const Reduction& op, std::uint64_t count) noexcept;
-  void cover(const Reduction& op) noexcept;
+  Window window(const Reduction& op) noexcept;
+  bool known_locked(ncclComm_t comm, bool capturing) noexcept;
+  void attribute(const Reduction& op, Window w) noexcept;
+  bool attribute_ranges(const Reduction& op, const void* data, std::uint64_t bytes, bool result,
+                        Window w) noexcept;
+  bool attribute_range(std::uint32_t id, std::ptrdiff_t shift, device::Stream s, Window w) noexcept;
+  bool attribute_anonymous(const Reduction& op, std::uint64_t count, Window w) noexcept;
+  void cover(const Reduction& op, Window w) noexcept;
+  void hold_locked(const Reduction& op) noexcept;
+  void launched_locked(const Reduction& op) noexcept;
   bool attribution_on() const;
   bool wants(const Reduction& op, std::uint64_t bytes, std::uint64_t sends) noexcept;
 
-  // gate_step.cc; mutex_ held where the name ends in _locked
+  // gate_order.cc; mutex_ held where the name ends in _locked
+  bool enter_locked(device::Stream s, device::CaptureState state) noexcept;
+  bool use_stream_locked(device::Stream s) noexcept;
+  bool join_streams_locked(device::Stream s) noexcept;
+  bool controllable_locked(const char* function, stepgate_status* why) noexcept;
+  void forget_pending_locked(ncclComm_t comm) noexcept;
+  stepgate_status quiesce(const char* function);
+  void settle_pending() noexcept;
+
+  // gate_scan.cc; mutex_ held
+  device::Scan reduced_scan(std::uint32_t id);
   bool scan_reduced(std::uint32_t id, device::Stream s) noexcept;
+  void count_reduced(std::uint32_t id) noexcept;
   bool cover_missing_locked(std::uint32_t set, device::Stream s) noexcept;
+
+  // gate_step.cc; mutex_ held where the name ends in _locked
   bool summarize_locked(std::uint32_t set, device::Stream s, double* fields) noexcept;
   bool ready_for_step_locked(const char* function, std::uint32_t set, stepgate_status* why) const;
   stepgate_status decide_locked(std::uint32_t set, device::Stream s, const double* fields);
-  stepgate_status update_locked(device::Stream s);
-  void clear_local_locked(device::Stream s) noexcept;
+  double* own_fields(std::uint32_t set) const;
+  device::FinishStep finish_job(std::int32_t decide_set);
+  stepgate_status finish_locked(std::int32_t decide_set, device::Stream s);
   void withhold_locked(std::uint32_t set, device::Stream s) noexcept;
   stepgate_status verdict_locked(std::uint32_t set) const;
+  // gate_outcome.cc
+  std::uint64_t current_step_locked() const;
+  void collect_applies_locked(std::uint32_t set);
+  stepgate_status apply_failed(const char* what);
   void mirror_locked(device::Stream s) noexcept;
-  void publish_locked(device::Stream s) noexcept;
   void fill_decision(const Decision& d, std::uint64_t step, double next_scale, stepgate_decision* out) const;
 
   // gate_activation.cc
@@ -168,15 +224,22 @@ class Gate final : public metrics::RecordSource {
   bool exchange_step(const double* send, double* recv, device::Stream s, std::string* why) noexcept;
   bool exchange(const double* send, double* recv, device::Stream s, std::string* why) noexcept;
   stepgate_status refuse(metrics::RefuseReason reason, const std::string& why);
+  stepgate_status ready_to_vote(const char* function, device::Stream s);
+  bool write_fresh_locked(device::Stream s) noexcept;
   stepgate_status vote(BallotKind kind, device::Stream s, double* sums);
   Ballot ballot_locked() const;
 
   // gate_records.cc; mutex_ held
-  void after_step_locked() noexcept;
-  void count_release_locked(const GateBlock& g) noexcept;
-  void collect_ranges_locked() noexcept;
-  void collect_offenders_locked(std::uint32_t id) noexcept;
-  void log_skip_locked(const Decision& d) noexcept;
+  void harvest_locked() noexcept;
+  bool copy_table_locked();
+  void collect_ranges_locked();
+  void collect_offenders_locked(std::uint32_t id, const RangeSlot& slot);
+  bool still_in_step_locked() const;
+  void take_records_locked();
+  std::size_t copy_steps(std::uint64_t after, StepRecord* out, std::size_t capacity,
+                         std::uint64_t* lost) const;
+  void count_release_locked(const StepRecord& r);
+  void log_skip_locked(const StepRecord& r);
 
   // gate_state.cc
   void clamp_restored(SavedState* s) const;
@@ -198,31 +261,47 @@ class Gate final : public metrics::RecordSource {
   // Mapped memory: written by the device, read by the host.
   DeviceBuffer<StepRecord> ring_;
   DeviceBuffer<std::uint64_t> ring_head_;
-  DeviceBuffer<GateBlock> mirror_;  // the block as of the last decide or update
-  DeviceBuffer<RangeSlot> slots_mirror_;
+  DeviceBuffer<GateBlock> mirror_;  // the block as of the last begin, decide or end
+  DeviceBuffer<RangeSlot> table_[2];
+  DeviceBuffer<std::uint64_t> table_stamps_;
+  device::Mark begun_ = nullptr;    // the open step's begin
+  device::Mark ordered_ = nullptr;  // between two streams, used at once
 
   mutable std::mutex mutex_;
   RangeTable ranges_{kMaxRanges};
   std::vector<DeviceBuffer<GradStats>> segment_stats_;  // per slot; mapped, one per segment
+  std::vector<DeviceBuffer<GradStats>> kept_stats_;     // a graph may write there
   std::vector<Group> groups_;                           // in the order that all ranks share
-  std::vector<RangeTable::Hit> hits_;                   // scratch
-  std::vector<device::Segment> shifted_;                // scratch
+  std::vector<ncclComm_t> known_;                       // communicators seen while nothing captured
+  std::vector<Pending> pending_;
+  std::vector<Used> used_;                    // of the open step
+  std::vector<RangeTable::Hit> hits_;         // scratch
+  std::vector<device::Segment> shifted_;      // scratch
+  std::vector<device::Scan> scans_;           // scratch
+  std::vector<device::Apply> applies_;        // scratch
+  std::array<const void*, 64> seen_sends_{};  // send buffers that the device can read
   Phase phase_ = Phase::kIdle;
-  std::uint64_t step_ = 0;                                         // as the block counts
+  std::uint64_t step_ = 0;                                         // begun by calls; replays come on top
   std::uint32_t summarized_ = 0, decided_ = 0, applied_sets_ = 0;  // bit per set, of the open step
   std::array<double*, kMaxSets> fields_of_{};                      // where summarize wrote
   std::uint32_t anonymous_ = 0;                                    // slots used in this step
+  bool capturing_ = false;      // the open step is being recorded, not run
+  bool captured_ = false;       // something of this gate was recorded
+  bool graph_unnamed_ = false;  // a graph holds a reduction without a local scan of its own
   bool attributing_ = false;
   bool drop_veto_ = false;  // a reduction of the open step was dropped
   bool failed_ = false;     // before the exchange of the open step: send the constant failure summary
   // The device's copy of block or slots is not what this side believes (or the other way round): from
   // here on every summary is the constant failure summary, so that all ranks are released.
   bool broken_ = false;
-  bool begun_ = false;            // a step has begun since creation or the last load
+  bool any_begun_ = false;        // a step has begun since creation or the last load
   bool release_counted_ = false;  // since the last activation
-  device::Stream last_stream_ = nullptr;
+  device::Stream step_stream_ = nullptr;  // of the open step's begin
+  device::Stream home_ = nullptr;         // where the last call of a step's life was enqueued
   double scan_seconds_ = 0, agreement_seconds_ = 0;
-  std::uint64_t applied_steps_ = 0, skipped_steps_ = 0;
+  std::uint64_t records_taken_ = 0;  // of the ring
+  std::uint64_t table_taken_ = 0;    // the step of the newest table copied
+  std::vector<RangeSlot> table_copy_;
 
   std::atomic<bool> exchange_stuck_{false};  // a collective of ours never returned
   std::atomic<bool> enforcing_{false};

@@ -7,9 +7,11 @@
 #include <memory>
 #include <string>
 
+#include "collectives/core/decimal.h"
 #include "plugin/core/activation.h"
 #include "plugin/core/gate.h"
 #include "plugin/core/last_error.h"
+#include "plugin/core/nccl_calls.h"
 #include "plugin/core/timed_call.h"
 
 namespace stepgate::gate {
@@ -19,26 +21,7 @@ static_assert(kActivationFields <= kExchangeFields, "an activation must fit the 
 static_assert(kExchangeFields <= STEPGATE_ACTIVATION_FIELDS, "the public array holds an activation");
 static_assert(kExchangeFields <= STEPGATE_SUMMARY_FIELDS, "the public array holds a summary");
 
-std::string nccl_text(const NcclTable& table, ncclResult_t code, ncclComm_t comm) {
-  std::string text = "ncclAllReduce of the agreement returned " + std::to_string(static_cast<int>(code));
-  if (table.GetErrorString != nullptr) text += std::string(" (") + table.GetErrorString(code) + ")";
-  if (table.GetLastError != nullptr) {
-    const char* more = table.GetLastError(comm);
-    if (more != nullptr && *more != '\0') text += std::string(": ") + more;
-  }
-  return text;
-}
-
 constexpr char kStuck[] = "an earlier all-reduce of this gate has never returned; nothing more is issued";
-
-ncclResult_t all_reduce(const ShimServices& services, const NcclTable& table, ncclComm_t comm,
-                        const double* send, double* fields, device::Stream s) {
-  services.enter_nccl();
-  const ncclResult_t code = table.AllReduce(send, fields, kExchangeFields, ncclFloat64, ncclSum, comm,
-                                            static_cast<cudaStream_t>(s));
-  services.leave_nccl();
-  return code;
-}
 
 }  // namespace
 
@@ -77,19 +60,19 @@ bool Gate::exchange(const double* send, double* recv, device::Stream s, std::str
     const NcclTable* table = nullptr;
     ncclComm_t comm = spanning_group(&table, why);
     if (comm == nullptr) return false;
-    services_.enter_nccl();
-    const ncclResult_t code = table->AllReduce(send, recv, kExchangeFields, ncclFloat64, ncclSum, comm,
-                                               static_cast<cudaStream_t>(s));
-    services_.leave_nccl();
+    const ncclResult_t code = sum_fields(services_, *table, comm, send, recv, kExchangeFields, s,
+                                         options_.configuration.activation_timeout_seconds);
     if (code == ncclSuccess) return true;
-    *why = nccl_text(*table, code, comm);
+    *why = exchange_error(*table, code, comm);
   } catch (...) {
     // Out of memory for a sentence: the caller still learns that there was no exchange.
   }
   return false;
 }
 
-stepgate_status Gate::enforce_summarize(device::Stream, double* fields) {
+stepgate_status Gate::enforce_summarize(device::Stream s, double* fields) {
+  const stepgate_status still = ready_to_vote("stepgate_enforce_summarize", s);
+  if (still != STEPGATE_OK) return still;
   const std::lock_guard lock(mutex_);
   if (phase_ != Phase::kIdle) {
     return fail(STEPGATE_INVALID,
@@ -123,25 +106,19 @@ Ballot Gate::ballot_locked() const {
 stepgate_status Gate::enforce_decide(device::Stream s, const double* fields) {
   const Verdict v = count_ballots(fields, BallotKind::kEnter, static_cast<std::uint32_t>(options_.world));
   if (!v.accepted) return refuse(v.reason, v.why);
+  // All ranks have agreed to enforce: this one may not fall back alone. What fails from here on makes it
+  // join with the failure summary, and thereby releases everybody at the first step.
+  bool known = quiesce("stepgate_enforce_decide") == STEPGATE_OK;
+  {
+    const std::lock_guard lock(mutex_);
+    broken_ = false;
+    known = enter_locked(s, device_.capture_state(s)) && known && write_fresh_locked(s);
+    release_counted_ = false;
+    for (std::uint32_t i = 0; i < ranges_.slots(); ++i) write_slot(i);  // sets broken_ where one fails
+  }
+  known = device_.synchronize(s) == device::Code::kOk && known;
   const std::lock_guard lock(mutex_);
-  GateBlock fresh = *mirror_.get();
-  fresh.policy = options_.policy;
-  fresh.policy.world = static_cast<std::uint32_t>(options_.world);
-  fresh.enforcing = 1;
-  fresh.released = fresh.undecided = fresh.veto = fresh.degrade = 0;
-  fresh.diverged_in_row = 0;
-  fresh.step = step_;
-  for (SetBlock& set : fresh.sets) set.summarized_step = set.decided_step;
-  last_stream_ = s;
-  const bool copied = device_.copy_in(s, block_.get(), &fresh, sizeof fresh) == device::Code::kOk &&
-                      device_.synchronize(s) == device::Code::kOk;
-  release_counted_ = false;
-  mirror_locked(s);
-  broken_ = false;
-  for (std::uint32_t i = 0; i < ranges_.slots(); ++i) write_slot(i);  // sets broken_ where one fails
-  // All ranks have agreed to enforce: this one may not fall back alone, so it joins with the failure
-  // summary and thereby releases everybody at the first step.
-  if (!copied) {
+  if (!known) {
     counters_.error(metrics::Stage::kDecide);
     broken_ = true;
   }
@@ -150,6 +127,22 @@ stepgate_status Gate::enforce_decide(device::Stream s, const double* fields) {
   log_.info("enforce begins: " + std::to_string(options_.world) + " ranks, rule " +
             scaler_rule_name(options_.params.rule));
   return STEPGATE_OK;
+}
+
+// The block with which all ranks begin, from what this one's was.
+bool Gate::write_fresh_locked(device::Stream s) noexcept {
+  GateBlock fresh = *mirror_.get();
+  fresh.policy = options_.policy;
+  fresh.policy.world = static_cast<std::uint32_t>(options_.world);
+  fresh.enforcing = 1;
+  fresh.released = fresh.undecided = fresh.veto = fresh.degrade = 0;
+  fresh.diverged_in_row = 0;
+  if (fresh.step < step_) fresh.step = step_;  // a begin that failed counted here and not there
+  step_ = fresh.step;
+  for (SetBlock& set : fresh.sets) set.summarized_step = set.decided_step;
+  if (device_.copy_in(s, block_.get(), &fresh, sizeof fresh) != device::Code::kOk) return false;
+  mirror_locked(s);
+  return !broken_;
 }
 
 stepgate_status Gate::refuse(metrics::RefuseReason reason, const std::string& why) {
@@ -175,32 +168,49 @@ stepgate_status Gate::vote(BallotKind kind, device::Stream s, double* sums) {
   if (comm == nullptr) return fail(STEPGATE_FAILED, exchange_stuck_ ? kStuck : why);
   // A rank that cannot put its ballot down still joins, with the one made at creation: then all ranks
   // are refused together instead of waiting for this one.
-  const bool ready = device_.copy_in(s, ballot->fields.get(), fields, sizeof fields) == device::Code::kOk &&
-                     device_.synchronize(s) == device::Code::kOk;
+  const bool ready = device_.copy_in(s, ballot->fields.get(), fields, sizeof fields) == device::Code::kOk;
   if (!ready) counters_.error(metrics::Stage::kSummarize);
   const double* send = ready ? ballot->fields.get() : ballot->unwilling.get();
-  const std::chrono::duration<double> limit(options_.configuration.activation_timeout_seconds);
+  const double seconds = options_.configuration.activation_timeout_seconds;
   const ShimServices services = services_;
+  device::Device* const device = &device_;
   const bool in_time = run_with_deadline(
-      [ballot, services, table, comm, send, s] {
-        ballot->code = all_reduce(services, *table, comm, send, ballot->fields.get(), s);
+      [ballot, services, device, table, comm, send, s, seconds] {
+        ballot->code =
+            sum_fields(services, *table, comm, send, ballot->fields.get(), kExchangeFields, s, seconds);
+        if (ballot->code != ncclSuccess) return;
+        // On a device the call has only been enqueued: the other ranks are waited for here.
+        ballot->copied =
+            device->copy_out(s, ballot->sums.get(), ballot->fields.get(), sizeof(double) * kExchangeFields);
+        if (ballot->copied == device::Code::kOk) ballot->copied = device->synchronize(s);
+        if (ballot->copied != device::Code::kOk) ballot->copy_error = device->last_error();
       },
-      limit);
+      std::chrono::duration<double>(seconds));
   if (!in_time) {
     exchange_stuck_ = true;
     return fail(STEPGATE_TIMEOUT,
-                "no answer of all ranks within " + std::to_string(limit.count()) +
+                "no answer of all ranks within " + shortest_decimal(seconds) +
                     " s; the all-reduce that was issued stays on the communicator, and this gate "
                     "issues no other");
   }
   if (ballot->code != ncclSuccess) {
     counters_.error(metrics::Stage::kExchange);
-    return fail(STEPGATE_FAILED, nccl_text(*table, ballot->code, comm));
+    return fail(STEPGATE_FAILED, exchange_error(*table, ballot->code, comm));
   }
-  if (device_.copy_out(s, sums, ballot->fields.get(), sizeof fields) != device::Code::kOk ||
-      device_.synchronize(s) != device::Code::kOk) {
-    return fail(STEPGATE_FAILED, device_.last_error());
+  if (ballot->copied != device::Code::kOk) return fail(STEPGATE_FAILED, ballot->copy_error);
+  std::memcpy(sums, ballot->sums.get(), sizeof(double) * kExchangeFields);
+  return STEPGATE_OK;
+}
+
+// The host's picture of the block is what the ballot speaks of.
+stepgate_status Gate::ready_to_vote(const char* function, device::Stream s) {
+  if (exchange_stuck_) return fail(STEPGATE_FAILED, kStuck);
+  if (const stepgate_status still = quiesce(function); still != STEPGATE_OK) return still;
+  const std::lock_guard lock(mutex_);
+  if (device_.capture_state(s) != device::CaptureState::kNone) {
+    return fail(STEPGATE_INVALID, std::string(function) + ": the stream is being captured");
   }
+  if (!enter_locked(s, device::CaptureState::kNone)) counters_.error(metrics::Stage::kSummarize);
   return STEPGATE_OK;
 }
 
@@ -212,6 +222,8 @@ stepgate_status Gate::enforce_begin(device::Stream s) {
                   "stepgate_enforce_begin: step " + std::to_string(step_) + " is still open");
     }
   }
+  const stepgate_status still = ready_to_vote("stepgate_enforce_begin", s);
+  if (still != STEPGATE_OK) return still;
   double sums[kExchangeFields] = {};
   const stepgate_status voted = vote(BallotKind::kEnter, s, sums);
   return voted == STEPGATE_OK ? enforce_decide(s, sums) : voted;
@@ -220,6 +232,8 @@ stepgate_status Gate::enforce_begin(device::Stream s) {
 stepgate_status Gate::enforce_end(device::Stream s) {
   if (!enforcing())
     return fail(STEPGATE_INACTIVE, "stepgate_enforce_end: enforce is not active on this gate");
+  const stepgate_status still = ready_to_vote("stepgate_enforce_end", s);
+  if (still != STEPGATE_OK) return still;
   double sums[kExchangeFields] = {};
   const stepgate_status voted = vote(BallotKind::kLeave, s, sums);
   {

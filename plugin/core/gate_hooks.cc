@@ -3,11 +3,12 @@
 // before() runs ahead of the job's own call and may only read the send buffer; after() runs once the
 // call was launched and reads the receive buffer on the same stream. Both are noexcept and fail open:
 // whatever goes wrong here is counted, and the step's end scans what the hooks left uncovered.
+// A reduction that is being recorded into a graph outside of a step gets its scans recorded with it.
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 
 #include "plugin/core/gate.h"
-#include "plugin/core/pointer_kind.h"
 
 namespace stepgate::gate {
 namespace {
@@ -66,51 +67,84 @@ bool Gate::wants(const Reduction& op, std::uint64_t bytes, std::uint64_t sends) 
   return !hits_.empty();
 }
 
+// Seen while nothing was captured, or is now. Whatever a communicator needs is set up outside of captures.
+bool Gate::known_locked(ncclComm_t comm, bool capturing) noexcept {
+  if (std::find(known_.begin(), known_.end(), comm) != known_.end()) return true;
+  if (capturing) return false;
+  try {
+    known_.push_back(comm);
+  } catch (...) {
+    return false;
+  }
+  return true;
+}
+
+// What the reduction is to this gate. It touches a declared range.
+Gate::Window Gate::window(const Reduction& op) noexcept {
+  if (phase_ == Phase::kOpen) {
+    if (use_stream_locked(op.stream)) {
+      return known_locked(op.comm, capturing_) ? Window::kStep : Window::kClosed;
+    }
+    // Recorded, while the step runs: a backward that is captured for later.
+    return !capturing_ && known_locked(op.comm, true) ? Window::kGraph : Window::kClosed;
+  }
+  if (phase_ != Phase::kIdle || device_.immediate() || !enforcing()) return Window::kClosed;
+  const bool capturing = device_.capture_state(op.stream) == device::CaptureState::kCapturing;
+  return known_locked(op.comm, capturing) && capturing ? Window::kGraph : Window::kClosed;
+}
+
 void Gate::before(const Reduction& op) noexcept {
-  const bool scatter = op.kind == OpKind::kReduceScatter;
-  // Elements that a reduce-scatter sends are a multiple of those it receives.
-  const std::uint64_t sends = scatter ? static_cast<std::uint64_t>(op.world) : 1;
   const std::lock_guard lock(mutex_);
-  last_stream_ = op.stream;
-  if (phase_ != Phase::kOpen || !attribution_on()) return;
-  const std::uint64_t bytes = op.count * bytes_of(op.type);
-  if (!wants(op, bytes, sends)) {
+  if (phase_ == Phase::kEnding || !attribution_on()) return;
+  const std::uint64_t sends = op.kind == OpKind::kReduceScatter ? static_cast<std::uint64_t>(op.world) : 1;
+  if (!wants(op, op.count * bytes_of(op.type), sends)) {
     // Elsewhere than on its root a reduce shows no receive buffer to know a gradient by.
     if (op.recv == nullptr) attributing_ = false;
     return;
   }
-  if (sends == 0) {
-    attributing_ = false;  // a reduce-scatter among an unknown number of ranks: its length is unknown
+  const Window w = window(op);
+  if (w == Window::kClosed) {
+    attributing_ = false;
     return;
   }
   const auto start = Clock::now();
-  bool named = attribute_ranges(op, op.send, bytes * sends, false);
-  if (!named && !scatter) named = attribute_ranges(op, op.recv, bytes, true);
-  if (!named && !attribute_anonymous(op, op.count * sends)) attributing_ = false;
+  attribute(op, w);
   scan_seconds_ += seconds_since(start);
+}
+
+void Gate::attribute(const Reduction& op, Window w) noexcept {
+  const bool scatter = op.kind == OpKind::kReduceScatter;
+  // Elements that a reduce-scatter sends are a multiple of those it receives; among an unknown number of
+  // ranks their number is unknown.
+  const std::uint64_t sends = scatter ? static_cast<std::uint64_t>(op.world) : 1;
+  const std::uint64_t bytes = op.count * bytes_of(op.type);
+  bool named = sends != 0 && attribute_ranges(op, op.send, bytes * sends, false, w);
+  if (!named && sends != 0 && !scatter) named = attribute_ranges(op, op.recv, bytes, true, w);
+  if (!named && sends != 0) named = attribute_anonymous(op, op.count * sends, w);
+  if (!named) (w == Window::kGraph ? graph_unnamed_ = true : attributing_ = false);
 }
 
 // Input ranges by their own addresses; result ranges by their place in the receive buffer, carried
 // over to the send buffer. False where no range is declared there, or one sticks out: then the
 // buffer is looked at as a whole instead. Padding between and after ranges belongs to nobody.
-bool Gate::attribute_ranges(const Reduction& op, const void* data, std::uint64_t bytes,
-                            bool result) noexcept {
+bool Gate::attribute_ranges(const Reduction& op, const void* data, std::uint64_t bytes, bool result,
+                            Window w) noexcept {
   hits_.clear();
   ranges_.touching(data, bytes, result, &hits_);
-  if (result && op.send != op.recv && is_device_only(op.send)) return false;
+  if (hits_.empty()) return false;
+  if (result && op.send != op.recv && !readable_send(op.send)) return false;
   const std::ptrdiff_t shift =
       result ? static_cast<const char*>(op.send) - static_cast<const char*>(op.recv) : 0;
-  if (hits_.empty()) return false;
   for (const RangeTable::Hit& h : hits_) {
     if (!h.inside) return false;
   }
-  for (const RangeTable::Hit& h : hits_) {
-    if (!attribute_range(h.id, shift, op.stream)) attributing_ = false;
-  }
+  bool all = true;
+  for (const RangeTable::Hit& h : hits_) all = attribute_range(h.id, shift, op.stream, w) && all;
+  if (!all) (w == Window::kGraph ? graph_unnamed_ = true : attributing_ = false);
   return true;
 }
 
-bool Gate::attribute_range(std::uint32_t id, std::ptrdiff_t shift, device::Stream s) noexcept {
+bool Gate::attribute_range(std::uint32_t id, std::ptrdiff_t shift, device::Stream s, Window w) noexcept {
   Range& r = ranges_.slot(id);
   shifted_.clear();
   for (device::Segment seg : r.spec.segments) {
@@ -118,26 +152,36 @@ bool Gate::attribute_range(std::uint32_t id, std::ptrdiff_t shift, device::Strea
     shifted_.push_back(seg);
     counters_.bytes(ScanPhase::kLocal, seg.count * element_size(r.spec.type));
   }
+  r.graph = r.graph || w == Window::kGraph || capturing_;
+  RangeSlot& slot = slots_.get()[kAnonymousSlots + id];
   device::Scan job;
   job.segments = shifted_;
   job.stored = r.spec.type;
   job.compute = r.spec.compute;
-  job.total = &slots_.get()[kAnonymousSlots + id].local;
+  job.total = &slot.local;
   job.per_segment = segment_stats_[id].get();
-  job.first_bad = &slots_.get()[kAnonymousSlots + id].first_bad_segment;
+  job.first_bad = &slot.first_bad_segment;
+  if (r.graph) {
+    // The host will not know whether a graph has run: the device tells by the stamp.
+    captured_ = true;
+    job.epoch = &block_.get()->step;
+    job.stamp = &slot.local_step;
+  }
   if (device_.scan(s, job) != device::Code::kOk) {
     counters_.error(metrics::Stage::kScan);
     return false;
   }
-  r.attributed = true;
   return true;
 }
 
-// A send buffer that nobody declared still tells which rank; only the parameter stays unknown.
-bool Gate::attribute_anonymous(const Reduction& op, std::uint64_t count) noexcept {
+// A send buffer that nobody declared still tells which rank; only the parameter stays unknown. Not in a
+// graph: nothing has been set aside for it there.
+bool Gate::attribute_anonymous(const Reduction& op, std::uint64_t count, Window w) noexcept {
   ElementType type{};
-  if (anonymous_ == kAnonymousSlots || !element_type_of(op.type, &type) || is_device_only(op.send))
+  if (w == Window::kGraph || capturing_ || anonymous_ == kAnonymousSlots ||
+      !element_type_of(op.type, &type) || !readable_send(op.send)) {
     return false;
+  }
   const device::Segment whole{op.send, count};
   device::Scan job;
   job.segments = {&whole, 1};
@@ -156,35 +200,60 @@ bool Gate::attribute_anonymous(const Reduction& op, std::uint64_t count) noexcep
 
 void Gate::after(const Reduction& op, Outcome outcome) noexcept {
   const std::lock_guard lock(mutex_);
-  last_stream_ = op.stream;
-  const std::uint64_t bytes = op.count * bytes_of(op.type);
   hits_.clear();
-  ranges_.touching(op.recv, bytes, true, &hits_);
-  if (hits_.empty() || phase_ != Phase::kOpen) {
+  ranges_.touching(op.recv, op.count * bytes_of(op.type), true, &hits_);
+  const Window w = hits_.empty() ? Window::kClosed : window(op);
+  if (phase_ == Phase::kOpen && w != Window::kGraph) {
+    for (const RangeTable::Hit& h : hits_) {
+      ranges_.slot(h.id).covered = false;
+      ranges_.slot(h.id).reduced = ranges_.slot(h.id).touched = true;
+    }
+    if (!hits_.empty() && outcome == Outcome::kDropped) drop_veto_ = true;
+  }
+  if (w == Window::kStep && outcome == Outcome::kPending) {
+    hold_locked(op);
+  } else if (w == Window::kClosed || outcome != Outcome::kLaunched) {
     counters_.passed(op_of(op.kind));
-    return;
+  } else {
+    cover(op, w);
   }
-  for (const RangeTable::Hit& h : hits_) {
-    ranges_.slot(h.id).covered = false;
-    ranges_.slot(h.id).reduced = true;
+}
+
+// Kept until its communicator says that it was launched.
+void Gate::hold_locked(const Reduction& op) noexcept {
+  try {
+    pending_.push_back({op, std::this_thread::get_id()});
+  } catch (...) {
+    failed_ = true;  // the step's end would not know that it has to wait for it
   }
-  if (outcome == Outcome::kDropped) drop_veto_ = true;
-  if (outcome != Outcome::kLaunched) {
+}
+
+void Gate::launched_locked(const Reduction& op) noexcept {
+  if (phase_ != Phase::kOpen) return;
+  hits_.clear();
+  ranges_.touching(op.recv, op.count * bytes_of(op.type), true, &hits_);
+  const Window w = window(op);
+  if (w == Window::kClosed) {
     counters_.passed(op_of(op.kind));
-    return;
+  } else {
+    cover(op, w);
   }
-  counters_.scanned(op_of(op.kind));
-  const auto start = Clock::now();
-  cover(op);
-  scan_seconds_ += seconds_since(start);
 }
 
 // hits_ holds the result ranges that the reduction touched.
-void Gate::cover(const Reduction& op) noexcept {
+void Gate::cover(const Reduction& op, Window w) noexcept {
+  counters_.scanned(op_of(op.kind));
+  const auto start = Clock::now();
   for (const RangeTable::Hit& h : hits_) {
     Range& r = ranges_.slot(h.id);
-    if (h.inside && r.spec.is_final && !r.absent) r.covered = scan_reduced(h.id, op.stream);
+    if (!h.inside || !r.spec.is_final || r.absent) continue;
+    const bool recorded = w == Window::kGraph || capturing_;
+    captured_ = captured_ || recorded;
+    r.graph = r.graph || recorded;
+    const bool scanned = scan_reduced(h.id, op.stream);
+    if (w == Window::kStep) r.covered = scanned;
   }
+  scan_seconds_ += seconds_since(start);
 }
 
 void Gate::written(const void* data, std::size_t bytes) noexcept {
@@ -192,7 +261,10 @@ void Gate::written(const void* data, std::size_t bytes) noexcept {
   if (phase_ != Phase::kOpen) return;
   hits_.clear();
   ranges_.touching(data, bytes, true, &hits_);
-  for (const RangeTable::Hit& h : hits_) ranges_.slot(h.id).covered = false;
+  for (const RangeTable::Hit& h : hits_) {
+    ranges_.slot(h.id).covered = false;
+    ranges_.slot(h.id).touched = true;
+  }
 }
 
 }  // namespace stepgate::gate

@@ -1,4 +1,5 @@
 // Gate: handing a decision out: waiting for it, applying it, the fixed outputs.
+#include <algorithm>
 #include <limits>
 #include <string>
 
@@ -14,16 +15,21 @@ std::string set_text(std::uint32_t set) {
 
 }  // namespace
 
+// A replayed graph begins steps that no call of ours begins.
+std::uint64_t Gate::current_step_locked() const {
+  return captured_ ? std::max(step_, mirror_.get()->step) : step_;
+}
+
 stepgate_status Gate::verdict_locked(std::uint32_t set) const {
   const GateBlock& g = *mirror_.get();
   const SetBlock& s = g.sets[set];
-  const std::string step = "step " + std::to_string(step_);
+  const std::string step = "step " + std::to_string(current_step_locked());
   if (g.released) {
     return fail(STEPGATE_RELEASED, step +
                                        ": the agreement has ended (a rank failed, is missing, or ranks "
                                        "diverged); use your own check and leave with stepgate_enforce_end");
   }
-  if (!begun_ || s.decided_step != step_) {
+  if (!any_begun_ || s.decided_step != current_step_locked()) {
     return fail(STEPGATE_UNDECIDED, step + ": no decision reached this rank; apply nothing");
   }
   if (s.decision.diverged && options_.policy.divergence == DivergencePolicy::kError) {
@@ -35,25 +41,24 @@ stepgate_status Gate::verdict_locked(std::uint32_t set) const {
 
 stepgate_status Gate::step_wait(std::uint32_t set, stepgate_decision* out) {
   if (set >= kMaxSets) return fail(STEPGATE_INVALID, "stepgate_step_wait: " + set_text(set));
-  device::Stream s = nullptr;
-  {
-    const std::lock_guard lock(mutex_);
-    s = last_stream_;
-  }
-  if (device_.synchronize(s) != device::Code::kOk) {
+  const stepgate_status waited = quiesce("stepgate_step_wait");
+  if (waited == STEPGATE_INVALID) return waited;
+  if (waited != STEPGATE_OK) {
     const std::lock_guard lock(mutex_);
     broken_ = true;  // a decision may have come, and this rank cannot follow it
-    return fail(STEPGATE_UNDECIDED, std::string("stepgate_step_wait: ") + device_.last_error());
+    return STEPGATE_UNDECIDED;
   }
   const std::lock_guard lock(mutex_);
-  if (!begun_) return fail(STEPGATE_INVALID, "stepgate_step_wait: no step has been begun");
+  harvest_locked();
+  if (!any_begun_) return fail(STEPGATE_INVALID, "stepgate_step_wait: no step has been begun");
   const stepgate_status status = verdict_locked(set);
   if (out != nullptr) {
     const SetBlock& block = mirror_.get()->sets[set];
-    const bool known = block.decided_step == step_;
+    const std::uint64_t step = current_step_locked();
+    const bool known = block.decided_step == step;
     Decision d = known ? block.decision : undecided_step(mirror_.get()->latched_scale);
     if (status == STEPGATE_RELEASED) d.released = 1;
-    fill_decision(d, step_, mirror_.get()->scaler.scale, out);
+    fill_decision(d, step, mirror_.get()->scaler.scale, out);
     out->multiplier = known ? block.outputs.multiplier : 1;
     out->grad_scale = known ? block.outputs.grad_scale : 1;
   }
@@ -83,13 +88,33 @@ stepgate_status Gate::apply(std::uint32_t set, device::Stream s) {
   if (options_.policy.unscale != UnscaleMode::kApply) {
     return fail(STEPGATE_INVALID, "stepgate_apply: the gate's unscale mode is deferred; allowed: apply");
   }
+  const device::CaptureState state = device_.capture_state(s);
+  // An optimizer that is captured alone applies whatever its replays find decided; once a step, for
+  // afterwards the multiplier is 1.
+  const bool recorded = state == device::CaptureState::kCapturing && !capturing_;
   const std::uint32_t bit = 1u << set;
-  if (!(decided_ & bit) || (applied_sets_ & bit)) {
+  if (!recorded && (!(decided_ & bit) || (applied_sets_ & bit))) {
     return fail(STEPGATE_INVALID, "stepgate_apply: needs a decided step and runs once in it");
   }
-  applied_sets_ |= bit;
-  last_stream_ = s;
-  const Outputs* outputs = &block_.get()->sets[set].outputs;
+  if (!recorded) applied_sets_ |= bit;
+  if (!enter_locked(s, state)) return apply_failed("the order of its streams");
+  collect_applies_locked(set);
+  if (device_.apply_all(s, applies_) != device::Code::kOk) return apply_failed("the gradients");
+  if (device_.mark_applied(s, block_.get(), set) != device::Code::kOk) {
+    return apply_failed("the outputs, which still ask for an unscale");
+  }
+  mirror_locked(s);
+  return STEPGATE_OK;
+}
+
+// The others have applied what this rank cannot: release all at the next step.
+stepgate_status Gate::apply_failed(const char* what) {
+  broken_ = true;
+  return fail(STEPGATE_FAILED, std::string("stepgate_apply: ") + what + ": " + device_.last_error());
+}
+
+void Gate::collect_applies_locked(std::uint32_t set) {
+  applies_.clear();
   for (std::uint32_t i = 0; i < ranges_.slots(); ++i) {
     const Range& r = ranges_.slot(i);
     if (!r.declared || !r.spec.result || r.spec.set != set || r.absent) continue;
@@ -98,20 +123,10 @@ stepgate_status Gate::apply(std::uint32_t set, device::Stream s) {
       job.data = const_cast<void*>(seg.data);
       job.count = seg.count;
       job.stored = r.spec.type;
-      job.outputs = outputs;
-      if (device_.apply(s, job) != device::Code::kOk) {
-        broken_ = true;  // the others have applied what this rank cannot: release all at the next step
-        return fail(STEPGATE_FAILED, "stepgate_apply: range '" + r.spec.name + "': " + device_.last_error());
-      }
+      job.outputs = &block_.get()->sets[set].outputs;
+      applies_.push_back(job);
     }
   }
-  if (device_.mark_applied(s, block_.get(), set) != device::Code::kOk) {
-    broken_ = true;
-    return fail(STEPGATE_FAILED,
-                std::string("stepgate_apply: the outputs still ask for an unscale: ") + device_.last_error());
-  }
-  mirror_locked(s);
-  return STEPGATE_OK;
 }
 
 stepgate_status Gate::outputs(std::uint32_t set, const Outputs** out) {

@@ -32,6 +32,7 @@ stepgate_status Gate::add_group(ncclComm_t comm) {
     return fail(STEPGATE_INVALID, "stepgate_add_group: the communicator is in the gate's list already");
   }
   groups_.push_back({comm, world});
+  known_locked(comm, false);
   const std::lock_guard records(records_mutex_);
   const int major = version / 10000, minor = version / 100 % 100, patch = version % 100;
   nccl_version_ = std::to_string(major) + "." + std::to_string(minor) + "." + std::to_string(patch);
@@ -57,16 +58,15 @@ void Gate::comm_retired(ncclComm_t comm) noexcept {
   const std::lock_guard lock(mutex_);
   const auto it = find_group(comm);
   if (it != groups_.end()) groups_.erase(it);
+  std::erase(known_, comm);
+  forget_pending_locked(comm);
 }
 
 stepgate_status Gate::declare_range(RangeSpec spec, std::uint32_t* id) {
-  for (const device::Segment& s : spec.segments) {
-    if (s.count == 0 || !is_device_only(s.data)) continue;
-    return fail(STEPGATE_UNSUPPORTED, "range '" + spec.name +
-                                          "' lies in device memory; this release reads host "
-                                          "memory only, so the range is not watched");
-  }
+  if (const stepgate_status bad = check_memory(spec); bad != STEPGATE_OK) return bad;
   const std::lock_guard lock(mutex_);
+  stepgate_status why = STEPGATE_OK;
+  if (!controllable_locked("stepgate_declare_range", &why)) return why;
   const std::string name = spec.name;
   const std::size_t segments = spec.segments.size();
   std::string error;
@@ -75,13 +75,62 @@ stepgate_status Gate::declare_range(RangeSpec spec, std::uint32_t* id) {
     return fail(STEPGATE_FAILED, "range '" + name + "': " + device_.last_error());
   }
   if (!ranges_.declare(std::move(spec), id, &error)) return fail(STEPGATE_INVALID, error);
+  ranges_.slot(*id).since = step_ + (phase_ == Phase::kIdle ? 1 : 0);
   if (segment_stats_.size() < ranges_.slots()) segment_stats_.resize(ranges_.slots());
   segment_stats_[*id] = std::move(stats);
+  reserve_scratch_locked();
   write_slot(*id);
   prepare_scans(*id);
   const std::lock_guard records(records_mutex_);
   if (range_names_.size() <= *id) range_names_.resize(*id + 1);
   range_names_[*id] = name;
+  return STEPGATE_OK;
+}
+
+// Steps enqueue from these lists; they grow here and not there.
+void Gate::reserve_scratch_locked() {
+  std::size_t segments = 0;
+  for (std::uint32_t i = 0; i < ranges_.slots(); ++i) segments += ranges_.slot(i).spec.segments.size();
+  applies_.reserve(segments);
+  shifted_.reserve(segments);
+  scans_.reserve(ranges_.slots());
+}
+
+bool Gate::captured() const {
+  const std::lock_guard lock(mutex_);
+  return captured_;
+}
+
+// Whether scans may read there. The host device does not know of device memory: reading that would end
+// the job, so the driver is asked.
+bool Gate::readable(const void* p) noexcept {
+  return device_.immediate() ? !is_device_only(p) : device_.reaches(p);
+}
+
+// The same for a send buffer, once per address: a job reduces from the same few for its whole life, and
+// memory of a device and of the host never trade addresses.
+bool Gate::readable_send(const void* p) noexcept {
+  const void*& seen = seen_sends_[(reinterpret_cast<std::uintptr_t>(p) >> 8) % seen_sends_.size()];
+  if (seen == p) return true;
+  if (!readable(p)) return false;
+  seen = p;
+  return true;
+}
+
+stepgate_status Gate::check_memory(const RangeSpec& spec) {
+  for (const device::Segment& s : spec.segments) {
+    if (s.count == 0 || readable(s.data)) continue;
+    if (device_.immediate()) {
+      return fail(STEPGATE_UNSUPPORTED,
+                  "range '" + spec.name +
+                      "' lies in device memory, and this gate reads host memory; create the gate where the "
+                      "job's CUDA context is current, or with STEPGATE_DEVICE=cuda");
+    }
+    return fail(STEPGATE_UNSUPPORTED,
+                "range '" + spec.name + "' lies in memory that the gate's device (" + device_.name() +
+                    ") cannot read: host memory, or another device's; declare it in a gate of its own, made "
+                    "where that device is current (host memory: with STEPGATE_DEVICE=host)");
+  }
   return STEPGATE_OK;
 }
 
@@ -110,35 +159,50 @@ void Gate::write_slot(std::uint32_t id) {
   s.largest_storable = largest_finite(r.spec.type);
   s.counted = r.spec.counted;
   s.live = r.declared && r.spec.result && !r.absent;
-  s.set = r.spec.set;
+  // Of no set once it is retired: a graph may go on scanning into it.
+  s.set = r.declared ? r.spec.set : kMaxSets;
+  s.reduced_step = kNeverScanned;
   put_locked(slots_.get() + kAnonymousSlots + id, &s, sizeof s);
 }
 
 // A slot that the device does not know is a gradient that nobody counts.
 void Gate::put_locked(void* to, const void* from, std::size_t bytes) noexcept {
-  if (device_.copy_in(last_stream_, to, from, bytes) == device::Code::kOk) return;
+  if (device_.copy_in(home_, to, from, bytes) == device::Code::kOk) return;
   counters_.error(metrics::Stage::kSummarize);
   broken_ = true;
 }
 
 stepgate_status Gate::retire_range(std::uint32_t id) {
   const std::lock_guard lock(mutex_);
+  stepgate_status why = STEPGATE_OK;
+  if (!controllable_locked("stepgate_retire_range", &why)) return why;
   if (!ranges_.retire(id)) {
     return fail(STEPGATE_INVALID, "stepgate_retire_range: no range has id " + std::to_string(id));
   }
-  write_slot(id);
+  retired_locked(id);
   return STEPGATE_OK;
 }
 
 stepgate_status Gate::retire_all() {
   const std::lock_guard lock(mutex_);
+  stepgate_status why = STEPGATE_OK;
+  if (!controllable_locked("stepgate_retire_all", &why)) return why;
   ranges_.retire_all();
-  for (std::uint32_t i = 0; i < ranges_.slots(); ++i) write_slot(i);
+  for (std::uint32_t i = 0; i < ranges_.slots(); ++i) retired_locked(i);
   return STEPGATE_OK;
+}
+
+void Gate::retired_locked(std::uint32_t id) {
+  write_slot(id);
+  if (ranges_.slot(id).graph && segment_stats_[id].get() != nullptr) {
+    kept_stats_.push_back(std::move(segment_stats_[id]));
+  }
 }
 
 stepgate_status Gate::range_absent(std::uint32_t id, bool absent) {
   const std::lock_guard lock(mutex_);
+  stepgate_status why = STEPGATE_OK;
+  if (!controllable_locked("stepgate_range_absent", &why)) return why;
   Range* r = ranges_.find(id);
   if (r == nullptr) {
     return fail(STEPGATE_INVALID, "stepgate_range_absent: no range has id " + std::to_string(id));

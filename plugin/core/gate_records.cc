@@ -57,6 +57,16 @@ ScalerParams Gate::scaler_params() const {
 
 std::size_t Gate::read_steps(std::uint64_t after, StepRecord* out, std::size_t capacity,
                              std::uint64_t* lost) {
+  {
+    // Never waits for the job: what it holds up now the next poll takes.
+    const std::unique_lock lock(mutex_, std::try_to_lock);
+    if (lock.owns_lock()) harvest_locked();
+  }
+  return copy_steps(after, out, capacity, lost);
+}
+
+std::size_t Gate::copy_steps(std::uint64_t after, StepRecord* out, std::size_t capacity,
+                             std::uint64_t* lost) const {
   *lost = 0;
   const std::uint64_t head =
       std::atomic_ref<std::uint64_t>(*ring_head_.get()).load(std::memory_order_acquire);
@@ -87,75 +97,89 @@ void Gate::read_ranges(std::vector<RangeRecord>* out) {
   out->insert(out->end(), range_records_.begin(), range_records_.end());
 }
 
-// Runs once the step's records are visible to the host.
-void Gate::after_step_locked() noexcept {
+// Takes what has become visible since the last time: range statistics first, for the log names them.
+// From the job's thread or the publisher's; nothing here waits for the device.
+void Gate::harvest_locked() noexcept {
   try {
-    const GateBlock& g = *mirror_.get();
-    collect_ranges_locked();
-    for (std::uint32_t set = 0; set < kMaxSets; ++set) {
-      if (!(decided_ & (1u << set))) continue;
-      const Decision& d = g.sets[set].decision;
-      ++(d.skip ? skipped_steps_ : applied_steps_);
-      if (d.skip) log_skip_locked(d);
-    }
-    if (g.released && !release_counted_) count_release_locked(g);
+    if (copy_table_locked()) collect_ranges_locked();
+    take_records_locked();
   } catch (...) {
     counters_.error(metrics::Stage::kPublish);
   }
 }
 
-void Gate::count_release_locked(const GateBlock& g) noexcept {
-  release_counted_ = true;
-  using metrics::ReleaseReason;
-  ReleaseReason why = ReleaseReason::kDivergence;
-  for (std::uint32_t set = 0; set < kMaxSets; ++set) {
-    if (!(decided_ & (1u << set))) continue;
-    const double* sums = g.sets[set].summary;
-    if (sums[kSumUndecided] != 0) why = ReleaseReason::kUndecided;
-    if (sums[kSumContributors] != g.policy.world) why = ReleaseReason::kContributors;
-    if (sums[kSumDegrade] != 0) why = ReleaseReason::kDegraded;
+// The newer turn of the table, where it is newer than what was taken and whole.
+bool Gate::copy_table_locked() {
+  const auto stamp_of = [&](std::size_t turn) {
+    return std::atomic_ref<std::uint64_t>(table_stamps_.get()[turn]).load(std::memory_order_acquire);
+  };
+  const std::size_t turn = stamp_of(1) > stamp_of(0) ? 1 : 0;
+  const std::uint64_t stamp = stamp_of(turn);
+  if (stamp <= table_taken_) return false;
+  table_copy_.resize(kAnonymousSlots + ranges_.slots());
+  auto* from = reinterpret_cast<std::uint64_t*>(table_[turn].get());
+  auto* to = reinterpret_cast<std::uint64_t*>(table_copy_.data());
+  for (std::size_t i = 0; i < table_copy_.size() * sizeof(RangeSlot) / sizeof *to; ++i) {
+    to[i] = std::atomic_ref<std::uint64_t>(from[i]).load(std::memory_order_acquire);
   }
-  counters_.released(why);
-  log_.error("step " + std::to_string(step_) + ": all ranks are released, reason " +
-             metrics::kReleaseReasonNames[static_cast<std::size_t>(why)] +
-             "; steps are skipped until the job activates enforce again or leaves it");
+  if (stamp_of(turn) != stamp) return false;  // overtaken; the next harvest finds a newer one
+  table_taken_ = stamp;
+  return true;
 }
 
-void Gate::collect_ranges_locked() noexcept {
+void Gate::collect_ranges_locked() {
   std::vector<RangeRecord> fresh;
   fresh.reserve(std::size_t{2} * ranges_.slots());
   for (std::uint32_t i = 0; i < ranges_.slots(); ++i) {
-    const Range& r = ranges_.slot(i);
-    const RangeSlot& s = slots_mirror_.get()[kAnonymousSlots + i];
+    const RangeSlot& s = table_copy_[kAnonymousSlots + i];
+    if (ranges_.slot(i).since > table_taken_) continue;  // its slot was another range's then
     RangeRecord record;
-    record.step = step_;
+    record.step = table_taken_;
     record.range = i;
-    if (r.declared && r.covered) {
+    if (s.live && s.reduced_step == table_taken_) {
       record.phase = static_cast<std::uint32_t>(ScanPhase::kReduced);
       record.stats = s.reduced;
       fresh.push_back(record);
     }
-    if (!r.attributed) continue;
+    if (s.local.elements == 0) continue;
     record.phase = static_cast<std::uint32_t>(ScanPhase::kLocal);
     record.stats = s.local;
     record.first_bad_segment = s.first_bad_segment;
     fresh.push_back(record);
-    if (s.local.inf != 0 || s.local.nan != 0) collect_offenders_locked(i);
+    if (s.local.inf != 0 || s.local.nan != 0) collect_offenders_locked(i, s);
   }
   const std::lock_guard lock(records_mutex_);
   range_records_ = std::move(fresh);
-  published_params_ = mirror_.get()->params;
 }
 
-void Gate::collect_offenders_locked(std::uint32_t id) noexcept {
+// Whether the device has begun no step after the one whose table was taken: what scans write per segment
+// is still that step's.
+bool Gate::still_in_step_locked() const {
+  std::atomic_thread_fence(std::memory_order_acquire);
+  return std::atomic_ref<std::uint64_t>(mirror_.get()->step).load(std::memory_order_acquire) == table_taken_;
+}
+
+void Gate::collect_offenders_locked(std::uint32_t id, const RangeSlot& slot) {
   const Range& r = ranges_.slot(id);
-  const GradStats* stats = segment_stats_[id].get();
+  std::vector<GradStats> stats(r.spec.segments.size());
+  const auto* words = reinterpret_cast<std::uint64_t*>(segment_stats_[id].get());
+  auto* copy = reinterpret_cast<std::uint64_t*>(stats.data());
+  for (std::size_t i = 0; words != nullptr && i < stats.size() * sizeof(GradStats) / sizeof *copy; ++i) {
+    copy[i] = std::atomic_ref<std::uint64_t>(const_cast<std::uint64_t&>(words[i])).load(
+        std::memory_order_relaxed);
+  }
+  if (!still_in_step_locked()) {
+    // The next step's scans have begun to write there: what the table itself says is left.
+    std::fill(stats.begin(), stats.end(), GradStats{});
+    const auto first = static_cast<std::size_t>(slot.first_bad_segment);
+    if (first < stats.size()) stats[first] = slot.local;
+  }
   const std::lock_guard lock(records_mutex_);
-  for (std::size_t i = 0; i < r.spec.segments.size(); ++i) {
+  for (std::size_t i = 0; i < stats.size(); ++i) {
     if (stats[i].inf == 0 && stats[i].nan == 0) continue;
     stepgate_offender o{};
     o.size = sizeof o;
-    o.step = step_;
+    o.step = table_taken_;
     o.rank = options_.rank;
     o.has_nan = stats[i].nan != 0;
     o.inf = stats[i].inf;
@@ -167,17 +191,46 @@ void Gate::collect_offenders_locked(std::uint32_t id) noexcept {
   }
 }
 
+void Gate::take_records_locked() {
+  std::array<StepRecord, 16> records;
+  for (;;) {
+    std::uint64_t lost = 0;
+    const std::size_t n = copy_steps(records_taken_, records.data(), records.size(), &lost);
+    records_taken_ += lost;
+    for (std::size_t i = 0; i < n; ++i) {
+      const StepRecord& r = records[i];
+      records_taken_ = r.sequence;
+      if (r.decision.skip) log_skip_locked(r);
+      if (r.decision.released && !release_counted_) count_release_locked(r);
+    }
+    if (n == 0) return;
+  }
+}
+
+void Gate::count_release_locked(const StepRecord& r) {
+  static_assert(static_cast<int>(ReleaseCause::kDivergence) ==
+                    static_cast<int>(metrics::ReleaseReason::kDivergence),
+                "the two name the same causes");
+  release_counted_ = true;
+  const auto why = static_cast<metrics::ReleaseReason>(r.release_cause);
+  counters_.released(why);
+  log_.error("step " + std::to_string(r.step) + ": all ranks are released, reason " +
+             metrics::kReleaseReasonNames[static_cast<std::size_t>(why)] +
+             "; steps are skipped until the job activates enforce again or leaves it");
+}
+
 // One line per skipped step, on the rank that is to blame, or on rank 0 where nobody in particular is.
-void Gate::log_skip_locked(const Decision& d) noexcept {
+void Gate::log_skip_locked(const StepRecord& r) {
+  const Decision& d = r.decision;
   const bool mine = d.offender == options_.rank;
   if (!mine && !(d.offender < 0 && options_.rank == 0)) return;
-  std::string text = "step " + std::to_string(step_) + " skipped on all ranks: " + reason_name(d.reason);
+  std::string text = "step " + std::to_string(r.step) + " skipped on all ranks: " + reason_name(d.reason);
   if (d.offender >= 0) text += ", rank " + std::to_string(d.offender);
   if (d.offender == kOffenderSeveral) text += ", several ranks";
   if (d.offender == kOffenderReduction) text += ", in the reduction itself";
   const std::lock_guard lock(records_mutex_);
   for (const stepgate_offender& o : offenders_) {
-    if (mine && o.step == step_) text += std::string(", parameter ") + o.parameter;
+    if (mine && o.step == r.step) text += std::string(", parameter ") + o.parameter;
   }
   log_.warn(text);
 }

@@ -10,6 +10,8 @@
 namespace stepgate::gate {
 
 stepgate_status Gate::offenders(stepgate_offender* list, std::size_t* count) {
+  const std::lock_guard harvest(mutex_);
+  harvest_locked();
   const std::lock_guard lock(records_mutex_);
   const std::size_t n = std::min(*count, offenders_.size());
   std::copy(offenders_.end() - static_cast<std::ptrdiff_t>(n), offenders_.end(), list);
@@ -20,7 +22,7 @@ stepgate_status Gate::offenders(stepgate_offender* list, std::size_t* count) {
 stepgate_status Gate::history(std::uint64_t after, stepgate_decision* list, std::size_t* count) {
   std::vector<StepRecord> records(kRingRecords);
   std::uint64_t lost = 0;
-  const std::size_t have = read_steps(0, records.data(), records.size(), &lost);
+  const std::size_t have = copy_steps(0, records.data(), records.size(), &lost);
   std::size_t n = 0;
   for (std::size_t i = 0; i < have && n < *count; ++i) {
     if (records[i].step <= after) continue;
@@ -33,6 +35,7 @@ stepgate_status Gate::history(std::uint64_t after, stepgate_decision* list, std:
 }
 
 stepgate_status Gate::state(stepgate_scaler_info* info) {
+  if (const stepgate_status still = quiesce("stepgate_state"); still != STEPGATE_OK) return still;
   const std::lock_guard lock(mutex_);
   const GateBlock& g = *mirror_.get();
   info->rule = scaler_rule_name(g.params.rule);
@@ -40,9 +43,9 @@ stepgate_status Gate::state(stepgate_scaler_info* info) {
   info->growth_tracker = g.scaler.growth_tracker;
   info->hysteresis_left = g.scaler.hysteresis_left;
   info->at_minimum = at_minimum(g.params, g.scaler);
-  info->steps = step_;
-  info->applied = applied_steps_;
-  info->skipped = skipped_steps_;
+  info->steps = current_step_locked();
+  info->applied = g.applied;
+  info->skipped = g.skipped;
   info->last_decided = g.last_decided;
   info->last_confirmed = g.last_confirmed;
   info->generation = g.generation;
@@ -52,6 +55,7 @@ stepgate_status Gate::state(stepgate_scaler_info* info) {
 }
 
 stepgate_status Gate::state_save(void* buffer, std::size_t* bytes) {
+  if (const stepgate_status still = quiesce("stepgate_state_save"); still != STEPGATE_OK) return still;
   const std::lock_guard lock(mutex_);
   if (phase_ != Phase::kIdle) {
     return fail(STEPGATE_INVALID,
@@ -69,9 +73,9 @@ stepgate_status Gate::state_save(void* buffer, std::size_t* bytes) {
   SavedState s;
   s.params = g.params;
   s.scaler = g.scaler;
-  s.step = step_;
-  s.applied = applied_steps_;
-  s.skipped = skipped_steps_;
+  s.step = current_step_locked();
+  s.applied = g.applied;
+  s.skipped = g.skipped;
   s.generation = g.generation;
   s.last_decided = g.last_decided;
   // A checkpoint is taken where all ranks stand between the same two steps; the step before has been
@@ -86,6 +90,7 @@ stepgate_status Gate::state_load(const void* blob, std::size_t bytes) {
   std::string error;
   if (!read_state_blob(blob, bytes, &s, &error))
     return fail(STEPGATE_INVALID, "stepgate_state_load: " + error);
+  if (const stepgate_status still = quiesce("stepgate_state_load"); still != STEPGATE_OK) return still;
   const std::lock_guard lock(mutex_);
   if (enforcing()) {
     return fail(STEPGATE_INVALID,
@@ -100,20 +105,20 @@ stepgate_status Gate::state_load(const void* blob, std::size_t bytes) {
   fresh.generation = s.generation;
   fresh.last_decided = s.last_decided;
   fresh.last_confirmed = s.last_confirmed;
+  fresh.applied = s.applied;
+  fresh.skipped = s.skipped;
   for (SetBlock& set : fresh.sets) {
     set.outputs.scale = static_cast<float>(s.scaler.scale);
     set.summarized_step = set.decided_step = s.step;
   }
-  if (device_.copy_in(last_stream_, block_.get(), &fresh, sizeof fresh) != device::Code::kOk ||
-      device_.synchronize(last_stream_) != device::Code::kOk) {
+  if (device_.copy_in(home_, block_.get(), &fresh, sizeof fresh) != device::Code::kOk ||
+      device_.synchronize(home_) != device::Code::kOk) {
     return fail(STEPGATE_FAILED, std::string("stepgate_state_load: ") + device_.last_error());
   }
   step_ = s.step;
-  begun_ = false;
-  applied_steps_ = s.applied;
-  skipped_steps_ = s.skipped;
+  any_begun_ = false;
   options_.params = s.params;
-  mirror_locked(last_stream_);
+  mirror_locked(home_);
   const std::lock_guard records(records_mutex_);
   published_params_ = s.params;
   return STEPGATE_OK;
@@ -134,19 +139,20 @@ void Gate::clamp_restored(SavedState* s) const {
 }
 
 stepgate_status Gate::reset(std::uint64_t generation) {
+  if (const stepgate_status still = quiesce("stepgate_reset"); still != STEPGATE_OK) return still;
   const std::lock_guard lock(mutex_);
   GateBlock fresh = *mirror_.get();
   fresh.generation = generation;
   fresh.enforcing = 0;
   fresh.released = fresh.undecided = 0;
   for (SetBlock& set : fresh.sets) set.outputs.found_inf = 1;
-  if (device_.copy_in(last_stream_, block_.get(), &fresh, sizeof fresh) != device::Code::kOk ||
-      device_.synchronize(last_stream_) != device::Code::kOk) {
+  if (device_.copy_in(home_, block_.get(), &fresh, sizeof fresh) != device::Code::kOk ||
+      device_.synchronize(home_) != device::Code::kOk) {
     return fail(STEPGATE_FAILED, std::string("stepgate_reset: ") + device_.last_error());
   }
   enforcing_ = false;
   phase_ = Phase::kIdle;
-  mirror_locked(last_stream_);
+  mirror_locked(home_);
   return STEPGATE_OK;
 }
 

@@ -1,10 +1,11 @@
 // Gate: one step, from begin to the scaler's update.
 //
 // mutex_ is taken for the host's bookkeeping and let go around the exchange: the job's communicator
-// may block there for as long as the slowest rank takes.
+// may block there for as long as the slowest rank takes. What is enqueued between the last collective
+// and found_inf: the scan of what no hook covered, summarize, the exchange, finish_step.
 #include <chrono>
 #include <cmath>
-#include <limits>
+#include <cstring>
 #include <string>
 
 #include "collectives/core/decimal.h"
@@ -30,6 +31,11 @@ stepgate_status inactive(const char* function) {
                                      "stepgate_enforce_begin on every rank first");
 }
 
+stepgate_status captures_elsewhere(const char* function) {
+  return fail(STEPGATE_INVALID, std::string(function) +
+                                    ": the default stream cannot be used while another stream is captured");
+}
+
 std::string set_text(std::uint32_t set) {
   return "set " + std::to_string(set) + "; allowed: 0 to " + std::to_string(kMaxSets - 1);
 }
@@ -44,42 +50,37 @@ stepgate_status Gate::step_begin(device::Stream s) {
                                       " is still open; end it with stepgate_step_end or "
                                       "stepgate_scaler_update");
   }
-  last_stream_ = s;
-  failed_ = device_.begin_step(s, block_.get()) != device::Code::kOk;  // clear and mirror may add to it
-  clear_local_locked(s);
+  const device::CaptureState state = device_.capture_state(s);
+  if (state == device::CaptureState::kUnknown) return captures_elsewhere("stepgate_step_begin");
+  capturing_ = state == device::CaptureState::kCapturing;
+  failed_ = !enter_locked(s, state);
+  step_stream_ = s;
+  used_.clear();
+  pending_.clear();
   ranges_.begin_step();
-  ++step_;
-  begun_ = true;
+  anonymous_ = 0;
+  if (!capturing_) ++step_;  // a recorded step has not begun; each replay begins one
+  any_begun_ = true;
   summarized_ = decided_ = applied_sets_ = 0;
   drop_veto_ = false;
   attributing_ = attribution_on();
   scan_seconds_ = agreement_seconds_ = 0;
   phase_ = Phase::kOpen;
-  mirror_locked(s);
-  failed_ = failed_ || broken_;
+  const device::BeginStep job{block_.get(), slots_.get(), kAnonymousSlots + ranges_.slots(), mirror_.get()};
+  const bool begun = device_.begin_step(s, job) == device::Code::kOk;
+  const bool marked = device_.record(s, begun_) == device::Code::kOk;
+  failed_ = failed_ || !begun || !marked || broken_;
   if (failed_) counters_.error(metrics::Stage::kSummarize);
   return STEPGATE_OK;
 }
 
-// Local statistics speak of one step; a range without a reduction in the next must not keep them.
-void Gate::clear_local_locked(device::Stream s) noexcept {
-  static constexpr GradStats kNothing{};
-  static constexpr std::int32_t kNone = -1;
-  const auto clear = [&](RangeSlot* slot) {
-    const bool cleared =
-        device_.copy_in(s, &slot->local, &kNothing, sizeof kNothing) == device::Code::kOk &&
-        device_.copy_in(s, &slot->first_bad_segment, &kNone, sizeof kNone) == device::Code::kOk;
-    failed_ = failed_ || !cleared;
-  };
-  for (std::uint32_t i = 0; i < anonymous_; ++i) clear(slots_.get() + i);
-  for (std::uint32_t i = 0; i < ranges_.slots(); ++i) {
-    if (ranges_.slot(i).attributed) clear(slots_.get() + kAnonymousSlots + i);
-  }
-  anonymous_ = 0;
-}
-
 stepgate_status Gate::scale(double* out) {
   const std::lock_guard lock(mutex_);
+  if (!device_.immediate()) {
+    return fail(STEPGATE_UNSUPPORTED,
+                "stepgate_scale: on a CUDA device the host does not know the scale without waiting; read "
+                "stepgate_outputs()->scale on the device, or call stepgate_state between steps");
+  }
   *out = phase_ == Phase::kIdle ? mirror_.get()->scaler.scale : mirror_.get()->latched_scale;
   return STEPGATE_OK;
 }
@@ -88,61 +89,24 @@ stepgate_status Gate::veto(device::Stream s) {
   const std::lock_guard lock(mutex_);
   if (!enforcing()) return inactive("stepgate_veto");
   if (phase_ != Phase::kOpen) return fail(STEPGATE_INVALID, "stepgate_veto: no step is open");
+  if (!use_stream_locked(s)) {
+    return fail(STEPGATE_INVALID,
+                "stepgate_veto: the stream is being captured and the step is not, or the other way round");
+  }
   if (device_.veto(s, block_.get()) != device::Code::kOk) failed_ = true;
   return STEPGATE_OK;
 }
 
-bool Gate::scan_reduced(std::uint32_t id, device::Stream s) noexcept {
-  const Range& r = ranges_.slot(id);
-  device::Scan job;
-  job.segments = r.spec.segments;
-  job.stored = r.spec.type;
-  job.compute = r.spec.compute;
-  job.total = &slots_.get()[kAnonymousSlots + id].reduced;
-  if (device_.scan(s, job) != device::Code::kOk) {
-    counters_.error(metrics::Stage::kScan);
-    return false;
-  }
-  for (const device::Segment& seg : r.spec.segments) {
-    counters_.bytes(ScanPhase::kReduced, seg.count * element_size(r.spec.type));
-  }
-  return true;
-}
-
-// Every declared result has final statistics before the summary: what no hook covered is read now.
-bool Gate::cover_missing_locked(std::uint32_t set, device::Stream s) noexcept {
-  const auto start = Clock::now();
-  bool all = true;
-  for (std::uint32_t i = 0; i < ranges_.slots(); ++i) {
-    Range& r = ranges_.slot(i);
-    if (!r.declared || !r.spec.result || r.spec.set != set || r.absent || r.covered) continue;
-    if (r.reduced) {
-      counters_.range_rescanned();
-    } else {
-      counters_.range_missing();
-      attributing_ = false;  // its reduction was never seen, so nobody knows what went in
-    }
-    r.covered = scan_reduced(i, s);
-    all = all && r.covered;
-  }
-  scan_seconds_ += seconds_since(start);
-  return all;
-}
-
 bool Gate::summarize_locked(std::uint32_t set, device::Stream s, double* fields) noexcept {
+  if (!join_streams_locked(s)) failed_ = true;
   if (!cover_missing_locked(set, s)) failed_ = true;
-  if (drop_veto_ && device_.veto(s, block_.get()) != device::Code::kOk) failed_ = true;
-  const std::uint32_t attributing = attributing_;
-  if (device_.copy_in(s, &block_.get()->attributing, &attributing, sizeof attributing) != device::Code::kOk) {
-    failed_ = true;
-  }
-  const std::uint32_t count = kAnonymousSlots + ranges_.slots();
-  if (device_.summarize(s, block_.get(), set, slots_.get(), count, fields) != device::Code::kOk) {
+  const device::Summarize job{block_.get(), set,          slots_.get(), kAnonymousSlots + ranges_.slots(),
+                              fields,       attributing_, drop_veto_};
+  if (device_.summarize(s, job) != device::Code::kOk) {
     failed_ = true;
     withhold_locked(set, s);
   }
   summarized_ |= 1u << set;
-  fields_of_[set] = fields;
   if (failed_) counters_.error(metrics::Stage::kSummarize);
   return !failed_;
 }
@@ -170,19 +134,43 @@ bool Gate::ready_for_step_locked(const char* function, std::uint32_t set, stepga
   return false;
 }
 
+// The caller's array may lie on the host, where kernels do not reach it: then the gate's own stands in.
 stepgate_status Gate::summarize(std::uint32_t set, device::Stream s, double* fields) {
+  settle_pending();
   const std::lock_guard lock(mutex_);
   stepgate_status why = STEPGATE_OK;
   if (!ready_for_step_locked("stepgate_summarize", set, &why)) return why;
-  last_stream_ = s;
-  static constexpr double kRest[STEPGATE_SUMMARY_FIELDS] = {};
-  device_.copy_in(s, fields, kRest, sizeof kRest);
-  if (!summarize_locked(set, s, fields) &&
-      device_.copy_in(s, fields, failure_fields_.data(), sizeof failure_fields_) != device::Code::kOk) {
-    return fail(STEPGATE_FAILED,
-                std::string("stepgate_summarize: nothing to sum was written: ") + device_.last_error());
+  const device::CaptureState state = device_.capture_state(s);
+  const bool reached = device_.reaches(fields);
+  if (!reached && state == device::CaptureState::kCapturing) {
+    return fail(STEPGATE_INVALID,
+                "stepgate_summarize: the summary array lies in memory that the device cannot write, which "
+                "a capture cannot record; give device memory");
   }
-  return STEPGATE_OK;
+  if (!enter_locked(s, state)) failed_ = true;
+  static constexpr double kRest[STEPGATE_SUMMARY_FIELDS] = {};
+  double* mine = reached ? fields : own_fields(set);
+  device_.copy_in(s, mine, kRest, sizeof kRest);
+  fields_of_[set] = fields;
+  bool written = summarize_locked(set, s, mine);
+  if (written && !reached) {
+    written = device_.copy_out(s, fields, mine, sizeof kRest) == device::Code::kOk;
+    if (!written) failed_ = true;
+  }
+  if (written) return STEPGATE_OK;
+  if (!reached) {
+    std::memcpy(fields, failure_fields_.data(), sizeof failure_fields_);
+    return STEPGATE_OK;
+  }
+  if (device_.copy_in(s, fields, failure_fields_.data(), sizeof failure_fields_) == device::Code::kOk) {
+    return STEPGATE_OK;
+  }
+  return fail(STEPGATE_FAILED,
+              std::string("stepgate_summarize: nothing to sum was written: ") + device_.last_error());
+}
+
+double* Gate::own_fields(std::uint32_t set) const {
+  return summary_.get() + std::size_t{set} * kExchangeFields;
 }
 
 stepgate_status Gate::decide(std::uint32_t set, device::Stream s) {
@@ -196,8 +184,13 @@ stepgate_status Gate::decide(std::uint32_t set, device::Stream s) {
 }
 
 stepgate_status Gate::decide_locked(std::uint32_t set, device::Stream s, const double* fields) {
-  last_stream_ = s;
-  if (device_.decide(s, block_.get(), set, fields) != device::Code::kOk) {
+  bool ready = enter_locked(s, device_.capture_state(s));
+  if (!device_.reaches(fields)) {
+    double* mine = own_fields(set);
+    ready = device_.copy_in(s, mine, fields, sizeof(double) * kExchangeFields) == device::Code::kOk && ready;
+    fields = mine;
+  }
+  if (!ready || device_.decide(s, block_.get(), set, fields) != device::Code::kOk) {
     counters_.error(metrics::Stage::kDecide);
     return fail(STEPGATE_UNDECIDED, std::string("stepgate_decide: ") + device_.last_error());
   }
@@ -209,29 +202,58 @@ stepgate_status Gate::decide_locked(std::uint32_t set, device::Stream s, const d
 stepgate_status Gate::scaler_update(device::Stream s) {
   const std::lock_guard lock(mutex_);
   if (phase_ != Phase::kOpen) return fail(STEPGATE_INVALID, "stepgate_scaler_update: no step is open");
-  return update_locked(s);
+  if (!enter_locked(s, device_.capture_state(s))) counters_.error(metrics::Stage::kDecide);
+  return finish_locked(kNoSet, s);
 }
 
-stepgate_status Gate::update_locked(device::Stream s) {
+device::FinishStep Gate::finish_job(std::int32_t decide_set) {
+  device::FinishStep job;
+  job.g = block_.get();
+  job.decide_set = decide_set;
+  if (decide_set != kNoSet) job.fields = own_fields(static_cast<std::uint32_t>(decide_set));
+  job.publish_sets = decided_;
+  job.slots = slots_.get();
+  job.slot_count = kAnonymousSlots + ranges_.slots();
+  job.ring = {ring_.get(), ring_head_.get()};
+  // A graph would repeat the times of its recording, and the host's clock knows nothing of a device's work.
+  if (!capturing_) job.extras.timestamp_seconds = unix_seconds();
+  if (device_.immediate()) {
+    job.extras.scan_seconds = scan_seconds_;
+    job.extras.agreement_seconds = agreement_seconds_;
+  }
+  job.table = {{table_[0].get(), table_[1].get()}, table_stamps_.get()};
+  job.mirror = mirror_.get();
+  return job;
+}
+
+// Decides decide_set where one is left to decide, then ends the step.
+stepgate_status Gate::finish_locked(std::int32_t decide_set, device::Stream s) {
   phase_ = Phase::kIdle;
-  last_stream_ = s;
-  const bool updated = device_.update_scale(s, block_.get()) == device::Code::kOk;
-  publish_locked(s);
-  if (updated && decided_ == summarized_ && decided_ != 0) return STEPGATE_OK;
-  if (!updated) counters_.error(metrics::Stage::kDecide);
+  const std::uint32_t before = decided_;
+  if (decide_set != kNoSet) decided_ |= 1u << decide_set;
+  const bool finished = device_.finish_step(s, finish_job(decide_set)) == device::Code::kOk;
+  const std::string error = finished ? "" : std::string(": ") + device_.last_error();
+  if (!finished) {
+    decided_ = before;
+    counters_.error(metrics::Stage::kDecide);
+  }
+  if (device_.immediate()) harvest_locked();
+  if (finished && decided_ == summarized_ && decided_ != 0) return STEPGATE_OK;
   return fail(STEPGATE_UNDECIDED,
               "step " + std::to_string(step_) +
-                  ": a set got no decision; found_inf stays 1 and the next summary says so");
+                  ": a set got no decision; found_inf stays 1 and the next summary says so" + error);
 }
 
 stepgate_status Gate::step_end(std::uint32_t set, device::Stream s) {
   double* fields = nullptr;
   const double* send = nullptr;
+  settle_pending();
   {
     const std::lock_guard lock(mutex_);
     stepgate_status why = STEPGATE_OK;
     if (!ready_for_step_locked("stepgate_step_end", set, &why)) return why;
-    fields = summary_.get() + std::size_t{set} * kExchangeFields;
+    if (!enter_locked(s, device_.capture_state(s))) failed_ = true;
+    fields = own_fields(set);
     send = summarize_locked(set, s, fields) ? fields : failure_.get();
     phase_ = Phase::kEnding;
   }
@@ -240,16 +262,11 @@ stepgate_status Gate::step_end(std::uint32_t set, device::Stream s) {
   const bool exchanged = exchange_step(send, fields, s, &error);
   const std::lock_guard lock(mutex_);
   agreement_seconds_ = seconds_since(start);
-  if (!exchanged) {
-    counters_.error(metrics::Stage::kExchange);
-    log_.error("step " + std::to_string(step_) + " undecided: " + error);
-    update_locked(s);
-    return fail(STEPGATE_UNDECIDED, "stepgate_step_end: " + error);
-  }
-  const stepgate_status decided = decide_locked(set, s, fields);
-  const stepgate_status updated = update_locked(s);
-  if (decided != STEPGATE_OK) return decided;
-  return updated != STEPGATE_OK ? updated : STEPGATE_OK;
+  if (exchanged) return finish_locked(static_cast<std::int32_t>(set), s);
+  counters_.error(metrics::Stage::kExchange);
+  log_.error("step " + std::to_string(step_) + " undecided: " + error);
+  finish_locked(kNoSet, s);
+  return fail(STEPGATE_UNDECIDED, "stepgate_step_end: " + error);
 }
 
 stepgate_status Gate::set_scale(double scale) {
@@ -267,12 +284,14 @@ stepgate_status Gate::set_scale(double scale) {
   if (options_.params.rule == ScalerRule::kNone) {
     return fail(STEPGATE_INVALID, "stepgate_set_scale: rule 'none' has no scale");
   }
-  if (device_.copy_in(last_stream_, &block_.get()->scaler.scale, &scale, sizeof scale) != device::Code::kOk) {
+  stepgate_status why = STEPGATE_OK;
+  if (!controllable_locked("stepgate_set_scale", &why)) return why;
+  if (device_.copy_in(home_, &block_.get()->scaler.scale, &scale, sizeof scale) != device::Code::kOk) {
     return fail(STEPGATE_FAILED, std::string("stepgate_set_scale: ") + device_.last_error());
   }
   for (SetBlock& s : block_.get()->sets) put_locked(&s.outputs.scale, &fp32, sizeof fp32);
   counters_.external_scale();
-  mirror_locked(last_stream_);
+  mirror_locked(home_);
   return STEPGATE_OK;
 }
 
@@ -280,21 +299,6 @@ void Gate::mirror_locked(device::Stream s) noexcept {
   if (device_.copy_out(s, mirror_.get(), block_.get(), sizeof(GateBlock)) != device::Code::kOk) {
     broken_ = true;
   }
-}
-
-void Gate::publish_locked(device::Stream s) noexcept {
-  const device::RingView ring{ring_.get(), ring_head_.get()};
-  const device::RecordExtras extras{unix_seconds(), scan_seconds_, agreement_seconds_};
-  const std::uint32_t count = kAnonymousSlots + ranges_.slots();
-  for (std::uint32_t set = 0; set < kMaxSets; ++set) {
-    if (!(decided_ & (1u << set))) continue;
-    if (device_.publish(s, block_.get(), set, slots_.get(), count, ring, extras) != device::Code::kOk) {
-      counters_.error(metrics::Stage::kPublish);
-    }
-  }
-  device_.copy_out(s, slots_mirror_.get(), slots_.get(), count * sizeof(RangeSlot));
-  mirror_locked(s);
-  after_step_locked();
 }
 
 }  // namespace stepgate::gate

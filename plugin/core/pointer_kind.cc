@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 
+#include <atomic>
 #include <cstdint>
 
 namespace stepgate::gate {
@@ -13,11 +14,15 @@ constexpr int kMemoryType = 2;
 constexpr int kIsManaged = 8;
 constexpr unsigned kDeviceMemory = 2;
 
+// Asked again until a driver is there; once found it stays, for a job does not unload its driver.
 GetAttribute driver() {
+  static std::atomic<GetAttribute> known{nullptr};
+  if (GetAttribute have = known.load(std::memory_order_relaxed)) return have;
   void* library = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
   if (library == nullptr) return nullptr;
   auto* found = reinterpret_cast<GetAttribute>(dlsym(library, "cuPointerGetAttribute"));
   dlclose(library);  // the job holds it
+  known.store(found, std::memory_order_relaxed);
   return found;
 }
 

@@ -39,9 +39,15 @@ stepgate_status Process::create_gate(const stepgate_gate_config* config, Gate** 
   if (!gate_options(config, configuration_, &options, &error)) {
     return fail(STEPGATE_INVALID, "stepgate_gate_create: " + error);
   }
+  device::Device* const device = devices_.current(configuration_.device, &error);
+  if (device == nullptr) return fail(STEPGATE_FAILED, "stepgate_gate_create: " + error);
+  if (device->capture_state(nullptr) != device::CaptureState::kNone) {
+    return fail(STEPGATE_INVALID,
+                "stepgate_gate_create: a stream is being captured; create gates outside of captures");
+  }
   const std::unique_lock lock(gates_mutex_);
   options.name = free_name_locked(options.name);
-  std::unique_ptr<Gate> gate = Gate::create(std::move(options), device_, services_, &error);
+  std::unique_ptr<Gate> gate = Gate::create(std::move(options), *device, services_, &error);
   if (gate == nullptr) return fail(STEPGATE_FAILED, "stepgate_gate_create: " + error);
   start_publisher_locked();
   if (publisher_ != nullptr) publisher_->add_source(gate.get());
@@ -73,8 +79,7 @@ void Process::start_publisher_locked() {
   o.thresholds.skips_in_row = static_cast<std::uint32_t>(configuration_.anomaly_skips_in_row);
   o.thresholds.floor_window = static_cast<std::uint32_t>(configuration_.anomaly_floor_window);
   o.thresholds.underflow_jump = configuration_.anomaly_underflow_jump;
-  const Log log(configuration_.log, static_cast<int>(configuration_.rank));
-  o.log = [log](std::string_view line) { log.warn(std::string(line)); };
+  o.log = [log = log()](std::string_view line) { log.warn(std::string(line)); };
   publisher_ = std::make_unique<metrics::Publisher>(std::move(o));
 }
 
@@ -91,6 +96,7 @@ stepgate_status Process::destroy_gate(Gate* gate) {
     // Under the lock: at exit shut_down may be taking the publisher away. The publisher never calls
     // back into this object, so waiting for its poll here cannot lock up.
     if (publisher_ != nullptr) publisher_->remove_source(mine.get());
+    if (mine->captured()) kept_.push_back(std::move(mine));
   }
   return STEPGATE_OK;
 }
@@ -98,6 +104,21 @@ stepgate_status Process::destroy_gate(Gate* gate) {
 bool Process::owns(const Gate* gate) const noexcept {
   const std::shared_lock lock(gates_mutex_);
   return std::any_of(gates_.begin(), gates_.end(), [&](const auto& g) { return g.get() == gate; });
+}
+
+void Process::comm_created() noexcept {
+  // Only where gates are to come: a job that merely preloads the plugin keeps its device memory.
+  if (configuration_.mode != Mode::kEnforce) return;
+  try {
+    std::string why;
+    if (devices_.current(configuration_.device, &why) == nullptr) log().warn(why);
+  } catch (...) {
+    // The gate's creation meets the same and says so.
+  }
+}
+
+Log Process::log() const {
+  return Log(configuration_.log, static_cast<int>(configuration_.rank));
 }
 
 void Process::comm_retired(ncclComm_t comm) noexcept {
@@ -113,6 +134,11 @@ void Process::before(const Reduction& op) noexcept {
 void Process::after(const Reduction& op, Outcome outcome) noexcept {
   const std::shared_lock lock(gates_mutex_);
   for (const auto& g : gates_) g->after(op, outcome);
+}
+
+void Process::settled(ncclComm_t comm) noexcept {
+  const std::shared_lock lock(gates_mutex_);
+  for (const auto& g : gates_) g->settled(comm);
 }
 
 void Process::written(const void* data, std::size_t bytes) noexcept {

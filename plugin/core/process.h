@@ -15,10 +15,10 @@
 #include <string>
 #include <vector>
 
-#include "collectives/device/host/host_device.h"
 #include "metrics/publisher.h"
 #include "plugin/core/configuration.h"
 #include "plugin/core/core_entry.h"
+#include "plugin/core/devices.h"
 #include "plugin/core/gate.h"
 
 namespace stepgate::gate {
@@ -40,9 +40,12 @@ class Process {
   // Whether it is a live gate of this process; the C API asks before it touches a handle.
   bool owns(const Gate* gate) const noexcept;
 
+  // The thread's device is made ready, so that no gate has to load kernels while a stream is busy.
+  void comm_created() noexcept;
   void comm_retired(ncclComm_t comm) noexcept;
   void before(const Reduction& op) noexcept;
   void after(const Reduction& op, Outcome outcome) noexcept;
+  void settled(ncclComm_t comm) noexcept;
   void written(const void* data, std::size_t bytes) noexcept;
 
   std::string metrics_url() const;
@@ -50,6 +53,7 @@ class Process {
   void shut_down() noexcept;
 
  private:
+  Log log() const;
   void start_publisher_locked();
   std::string free_name_locked(const std::string& wanted) const;
 
@@ -57,9 +61,10 @@ class Process {
   const pid_t pid_;
   Configuration configuration_;
   std::string configuration_error_;
-  device::HostDevice device_;
+  Devices devices_;
   mutable std::shared_mutex gates_mutex_;
   std::vector<std::unique_ptr<Gate>> gates_;
+  std::vector<std::unique_ptr<Gate>> kept_;  // destroyed, but a captured graph may still use their memory
   std::unique_ptr<metrics::Publisher> publisher_;
   bool shut_ = false;
 };

@@ -59,7 +59,7 @@ const char* RangeTable::reject(const RangeSpec& spec, std::string* error) {
 std::uint32_t RangeTable::choose_slot(const std::string& name) const {
   std::uint32_t free_slot = capacity_;
   for (std::uint32_t i = 0; i < ranges_.size(); ++i) {
-    if (ranges_[i].declared) continue;
+    if (ranges_[i].declared || ranges_[i].graph) continue;
     if (ranges_[i].spec.name == name) return i;
     if (free_slot == capacity_) free_slot = i;
   }
@@ -133,6 +133,7 @@ void RangeTable::begin_step() {
     r.covered = false;
     r.attributed = false;
     r.reduced = false;
+    r.touched = false;
   }
 }
 

@@ -2,7 +2,8 @@
 // reads the memory it speaks of.
 //
 // Thread: none of its own; the owning Gate's mutex guards it. Ids are slot numbers: a retired range's
-// id is handed out again, first to a range of the same name (a bucket that was rebuilt).
+// id is handed out again, first to a range of the same name (a bucket that was rebuilt); never where
+// a graph may still write its statistics.
 #pragma once
 
 #include <cstdint>
@@ -35,6 +36,9 @@ struct Range {
   bool covered = false;     // final statistics of the open step are in its slot
   bool attributed = false;  // its local scan of the open step is in its slot
   bool reduced = false;     // a reduction of the open step wrote it
+  bool touched = false;     // a call of the open step wrote it: what a replay scanned is not the last word
+  bool graph = false;       // a captured graph holds scans into its slot, and may run them at any time
+  std::uint64_t since = 0;  // the first step it may be part of
 };
 
 class RangeTable {

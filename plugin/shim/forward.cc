@@ -111,6 +111,10 @@ void after_reduction(const Reduction& op, ncclResult_t result) noexcept {
   }
 }
 
+void comm_settled(ncclComm_t comm) noexcept {
+  if (const CoreTable* core = listening_core()) core->settled(comm);
+}
+
 void memory_written(const void* data, std::size_t count, ncclDataType_t type) noexcept {
   if (data == nullptr) return;
   if (const CoreTable* core = listening_core()) core->written(data, count * bytes_of(type));

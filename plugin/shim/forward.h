@@ -32,6 +32,8 @@ void comm_retiring(ncclComm_t comm) noexcept;
 // Around a reduction.
 void before_reduction(Reduction& op) noexcept;
 void after_reduction(const Reduction& op, ncclResult_t result) noexcept;
+// Nothing is pending on a non-blocking communicator any more.
+void comm_settled(ncclComm_t comm) noexcept;
 // Some other call wrote the job's memory.
 void memory_written(const void* data, std::size_t count, ncclDataType_t type) noexcept;
 

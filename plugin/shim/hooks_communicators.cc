@@ -76,12 +76,23 @@ STEPGATE_END(CommAbort)
 
 STEPGATE_PASS(CommFinalize, comm, (ncclComm_t comm), comm)
 STEPGATE_PASS(CommRevoke, comm, (ncclComm_t comm, int revokeFlags), comm, revokeFlags)
-STEPGATE_PASS(CommGetAsyncError, comm, (ncclComm_t comm, ncclResult_t* asyncError), comm, asyncError)
 STEPGATE_PASS(RedOpCreatePreMulSum, comm,
               (ncclRedOp_t * op, void* scalar, ncclDataType_t datatype, ncclScalarResidence_t residence,
                ncclComm_t comm),
               op, scalar, datatype, residence, comm)
 STEPGATE_PASS(RedOpDestroy, comm, (ncclRedOp_t op, ncclComm_t comm), op, comm)
+
+// The only word on when a non-blocking communicator's calls have been launched.
+STEPGATE_HOOK ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* asyncError) {
+  const NcclCopy* copy = copy_for(comm, __builtin_return_address(0));
+  if (copy == nullptr || copy->functions.CommGetAsyncError == nullptr) return missing("ncclCommGetAsyncError");
+  const bool nested = inside_nccl();
+  const ncclResult_t result = guarded(copy->functions.CommGetAsyncError, comm, asyncError);
+  if (!nested && result == ncclSuccess && asyncError != nullptr && *asyncError == ncclSuccess) {
+    comm_settled(comm);
+  }
+  return result;
+}
 
 STEPGATE_HOOK ncclResult_t ncclGroupStart() {
   const NcclCopy* copy = resolve_copy(__builtin_return_address(0));

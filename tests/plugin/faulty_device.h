@@ -28,16 +28,16 @@ class FaultyDevice final : public device::Device {
     kBeginStep,
     kSummarize,
     kDecide,
-    kUpdateScale,
+    kFinishStep,
     kVeto,
     kMarkApplied,
-    kPublish,
+    kOrder,  // record and wait
     kSynchronize,
     kCalls
   };
   static constexpr std::array<const char*, kCalls> kNames = {
-      "allocate", "copy_in", "copy_out", "scan",         "apply",   "begin_step", "summarize",
-      "decide",   "update",  "veto",     "mark_applied", "publish", "synchronize"};
+      "allocate", "copy_in",     "copy_out", "scan",         "apply", "begin_step", "summarize",
+      "decide",   "finish_step", "veto",     "mark_applied", "order", "synchronize"};
   static constexpr std::int64_t kForEver = std::numeric_limits<std::int64_t>::max();
 
   FaultyDevice() { heal(); }
@@ -65,6 +65,7 @@ class FaultyDevice final : public device::Device {
   Call failed_call() const { return failed_call_; }
 
   const char* name() const noexcept override { return host_.name(); }
+  bool immediate() const noexcept override { return true; }
   void* allocate(std::size_t bytes, device::Memory kind) noexcept override {
     return fails(kAllocate) ? nullptr : host_.allocate(bytes, kind);
   }
@@ -81,19 +82,21 @@ class FaultyDevice final : public device::Device {
   device::Code apply(device::Stream s, const device::Apply& job) noexcept override {
     return fails(kApply) ? device::Code::kDriver : host_.apply(s, job);
   }
-  device::Code begin_step(device::Stream s, GateBlock* g) noexcept override {
-    return fails(kBeginStep) ? device::Code::kDriver : host_.begin_step(s, g);
+  device::Code observe_update(device::Stream s, const device::ObserveUpdate& job) noexcept override {
+    return host_.observe_update(s, job);
   }
-  device::Code summarize(device::Stream s, GateBlock* g, std::uint32_t set, const RangeSlot* slots,
-                         std::uint32_t count, double* fields) noexcept override {
-    return fails(kSummarize) ? device::Code::kDriver : host_.summarize(s, g, set, slots, count, fields);
+  device::Code begin_step(device::Stream s, const device::BeginStep& job) noexcept override {
+    return fails(kBeginStep) ? device::Code::kDriver : host_.begin_step(s, job);
+  }
+  device::Code summarize(device::Stream s, const device::Summarize& job) noexcept override {
+    return fails(kSummarize) ? device::Code::kDriver : host_.summarize(s, job);
   }
   device::Code decide(device::Stream s, GateBlock* g, std::uint32_t set,
                       const double* fields) noexcept override {
     return fails(kDecide) ? device::Code::kDriver : host_.decide(s, g, set, fields);
   }
-  device::Code update_scale(device::Stream s, GateBlock* g) noexcept override {
-    return fails(kUpdateScale) ? device::Code::kDriver : host_.update_scale(s, g);
+  device::Code finish_step(device::Stream s, const device::FinishStep& job) noexcept override {
+    return fails(kFinishStep) ? device::Code::kDriver : host_.finish_step(s, job);
   }
   device::Code veto(device::Stream s, GateBlock* g) noexcept override {
     return fails(kVeto) ? device::Code::kDriver : host_.veto(s, g);
@@ -101,11 +104,16 @@ class FaultyDevice final : public device::Device {
   device::Code mark_applied(device::Stream s, GateBlock* g, std::uint32_t set) noexcept override {
     return fails(kMarkApplied) ? device::Code::kDriver : host_.mark_applied(s, g, set);
   }
-  device::Code publish(device::Stream s, const GateBlock* g, std::uint32_t set, const RangeSlot* slots,
-                       std::uint32_t count, device::RingView ring,
-                       const device::RecordExtras& extras) noexcept override {
-    return fails(kPublish) ? device::Code::kDriver : host_.publish(s, g, set, slots, count, ring, extras);
+  device::Mark create_mark() noexcept override { return host_.create_mark(); }
+  void release_mark(device::Mark mark) noexcept override { host_.release_mark(mark); }
+  device::Code record(device::Stream s, device::Mark mark) noexcept override {
+    return fails(kOrder) ? device::Code::kDriver : host_.record(s, mark);
   }
+  device::Code wait(device::Stream s, device::Mark mark) noexcept override {
+    return fails(kOrder) ? device::Code::kDriver : host_.wait(s, mark);
+  }
+  device::CaptureState capture_state(device::Stream s) noexcept override { return host_.capture_state(s); }
+  bool reaches(const void* p) noexcept override { return host_.reaches(p); }
   device::Code synchronize(device::Stream s) noexcept override {
     return fails(kSynchronize) ? device::Code::kDriver : host_.synchronize(s);
   }

@@ -62,7 +62,7 @@ TEST(GateAttribution, WhatCannotBeClearedIsNotJudged) {
     r.declare("shard", {&r.shard});
     ASSERT_EQ(r.activate(), STEPGATE_OK);
     poisoned_step(r, true);
-    if (r.rank() == 1) r.device().fail(FaultyDevice::kCopyIn, 0);
+    if (r.rank() == 1) r.device().fail(FaultyDevice::kBeginStep, 0);
     EXPECT_EQ(r.step().status, STEPGATE_RELEASED);
   });
 }

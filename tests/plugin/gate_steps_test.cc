@@ -347,6 +347,7 @@ TEST(GateSets, SummaryThatCannotBeWrittenIsAFailure) {
     double fields[STEPGATE_SUMMARY_FIELDS];
     r.begin();
     r.device().fail(FaultyDevice::kCopyIn, 0, FaultyDevice::kForEver);
+    r.device().fail(FaultyDevice::kSummarize, 0);
     EXPECT_EQ(r.gate().summarize(0, nullptr, fields), STEPGATE_FAILED);
     EXPECT_EQ(r.wait().found_inf, 1.0f);
   });

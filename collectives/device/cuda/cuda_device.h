@@ -65,6 +65,8 @@ class CudaDevice final : public Device {
 
   const char* name() const noexcept override { return "cuda"; }
   int ordinal() const noexcept { return context_->ordinal(); }
+  // The primary context of its device, in which everything happens.
+  cuda::ContextHandle context() const noexcept { return context_->handle(); }
 
   void* allocate(std::size_t bytes, Memory kind) noexcept override;
   void release(void* memory, Memory kind) noexcept override;

@@ -52,14 +52,17 @@ Code CudaDevice::wait(Stream s, Mark mark) noexcept {
   return call_driver("wait", context_->driver().api().StreamWaitEvent, handle_of(s), event_of(mark), 0u);
 }
 
-// Where the driver does not say, nothing may be enqueued: that could cost somebody's capture.
 CaptureState CudaDevice::capture_state(Stream s) noexcept {
   const ContextScope scope(*context_, "capture_state");
-  if (!scope) return CaptureState::kUnknown;
+  if (!scope) return CaptureState::kFailed;
   cuda::CaptureStatus status = cuda::CaptureStatus::kNone;
-  const Code code =
-      call_driver("capture_state", context_->driver().api().StreamIsCapturing, handle_of(s), &status);
-  if (code != Code::kOk) return CaptureState::kUnknown;
+  const cuda::Driver& driver = context_->driver();
+  const Result r = driver.call(driver.api().StreamIsCapturing, handle_of(s), &status);
+  if (r == Result::kStreamCaptureImplicit) return CaptureState::kUnknown;
+  if (r != Result::kSuccess) {
+    cuda::driver_failed(driver, "capture_state", driver.api().StreamIsCapturing.name, "", r);
+    return CaptureState::kFailed;
+  }
   return status == cuda::CaptureStatus::kNone ? CaptureState::kNone : CaptureState::kCapturing;
 }
 

@@ -108,6 +108,7 @@ inline constexpr int kAbiVersion = 12000;
   X(DevicePrimaryCtxRetain, "", (ContextHandle * context, DeviceId device))                            \
   X(DevicePrimaryCtxRelease, "_v2", (DeviceId device))                                                 \
   X(CtxGetCurrent, "", (ContextHandle * context))                                                      \
+  X(CtxGetDevice, "", (DeviceId * device))                                                             \
   X(CtxPushCurrent, "_v2", (ContextHandle context))                                                    \
   X(CtxPopCurrent, "_v2", (ContextHandle * context))                                                   \
   X(ModuleLoadData, "", (ModuleHandle * module, const void* image))                                    \

@@ -26,6 +26,7 @@ class HostDevice final : public Device {
 
   const char* name() const noexcept override { return "host"; }
 
+  bool immediate() const noexcept override { return true; }
   void* allocate(std::size_t bytes, Memory kind) noexcept override;
   void release(void* memory, Memory kind) noexcept override;
   Code copy_in(Stream s, void* device, const void* from, std::size_t bytes) noexcept override;

@@ -56,6 +56,7 @@ StepRecord gather_record(const GateBlock& g, std::uint32_t set, const RangeSlot*
   r.scaler = g.scaler;
   add_slots(r, set, slots, slot_count);
   add_sums(r, g.sets[set].summary);
+  r.release_cause = release_cause(g.sets[set].summary, g.policy.world);
   r.timestamp_seconds = extras.timestamp_seconds;
   r.scan_seconds = extras.scan_seconds;
   r.agreement_seconds = extras.agreement_seconds;

@@ -57,10 +57,17 @@ void make_ucx_safe(Environment& environment) {
   environment.set_default("UCX_KEEPALIVE_INTERVAL", "1s");
 }
 
+// The dynamic loader splits LD_PRELOAD at both, and would go on without the plugin.
+std::string preloadable(const std::string& path) {
+  if (path.find_first_of(" :") == std::string::npos) return path;
+  throw std::runtime_error("the plugin cannot be preloaded from " + path +
+                           ": no folder in its path may have a space or a colon in its name");
+}
+
 void preload_plugin(Environment& environment, const RunOptions& options, const Installation& installation) {
   const bool own = options.plugin_path.empty();
-  environment.prepend(
-      "LD_PRELOAD", own ? existing(installation.plugin, "the plugin") : checked_plugin(options.plugin_path));
+  environment.prepend("LD_PRELOAD", preloadable(own ? existing(installation.plugin, "the plugin")
+                                                    : checked_plugin(options.plugin_path)));
   // A sanitizer's runtime has to come before everything that it watches.
   if (!installation.sanitizer_runtime.empty()) {
     environment.prepend("LD_PRELOAD", installation.sanitizer_runtime);

@@ -4,13 +4,12 @@
 #include <utility>
 
 namespace stepgate::charlm {
-namespace {
 
-constexpr double kBeta1 = 0.9;
-constexpr double kBeta2 = 0.99;
-constexpr float kEpsilon = 1e-8f;
-
-}  // namespace
+AdamRates adam_rates(double learning_rate, std::uint64_t n) {
+  const auto updates = static_cast<double>(n);
+  return {static_cast<float>(learning_rate / (1.0 - std::pow(kAdamBeta1, updates))),
+          static_cast<float>(1.0 / (1.0 - std::pow(kAdamBeta2, updates)))};
+}
 
 Adam::Adam(std::vector<float> masters, double learning_rate)
     : learning_rate_(learning_rate),
@@ -19,26 +18,14 @@ Adam::Adam(std::vector<float> masters, double learning_rate)
       second_(masters_.size(), 0.0f) {}
 
 void Adam::begin_update() {
-  ++updates_;
-  const auto n = static_cast<double>(updates_);
-  step_size_ = static_cast<float>(learning_rate_ / (1.0 - std::pow(kBeta1, n)));
-  second_correction_ = static_cast<float>(1.0 / (1.0 - std::pow(kBeta2, n)));
+  rates_ = adam_rates(learning_rate_, ++updates_);
 }
 
 void Adam::update(std::size_t first, std::size_t count, const float* gradients) {
-  constexpr auto kKeep1 = static_cast<float>(kBeta1);
-  constexpr auto kKeep2 = static_cast<float>(kBeta2);
-  constexpr auto kTake1 = static_cast<float>(1 - kBeta1);
-  constexpr auto kTake2 = static_cast<float>(1 - kBeta2);
   float* master = masters_.data() + first;
   float* m = first_.data() + first;
   float* v = second_.data() + first;
-  for (std::size_t i = 0; i < count; ++i) {
-    const float g = gradients[i];
-    m[i] = kKeep1 * m[i] + kTake1 * g;
-    v[i] = kKeep2 * v[i] + kTake2 * g * g;
-    master[i] -= step_size_ * m[i] / (std::sqrt(v[i] * second_correction_) + kEpsilon);
-  }
+  for (std::size_t i = 0; i < count; ++i) adam_element(gradients[i], rates_, m[i], v[i], master[i]);
 }
 
 Adam::State Adam::state() const {

@@ -8,7 +8,12 @@
 #include <cstdint>
 #include <vector>
 
+#include "integration/examples/charlm/adam_rule.h"
+
 namespace stepgate::charlm {
+
+// Of the update that is the n-th, counted from 1.
+AdamRates adam_rates(double learning_rate, std::uint64_t n);
 
 class Adam {
  public:
@@ -35,8 +40,7 @@ class Adam {
   std::vector<float> masters_;
   std::vector<float> first_;
   std::vector<float> second_;
-  float step_size_ = 0;
-  float second_correction_ = 1;
+  AdamRates rates_;
 };
 
 }  // namespace stepgate::charlm

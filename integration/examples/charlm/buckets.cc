@@ -20,6 +20,33 @@ std::vector<Bucket> buckets_of(const std::vector<Parameter>& parameters, unsigne
   return buckets;
 }
 
+std::vector<Piece> pieces_of(const std::vector<Bucket>& buckets, bool sharded, unsigned rank,
+                             unsigned world) {
+  std::vector<Piece> pieces;
+  std::size_t before = 0;
+  for (const Bucket& bucket : buckets) {
+    Piece piece{0, bucket.count, before};
+    if (sharded) {
+      const std::size_t shard = bucket.padded / world;
+      piece.begin = std::min(rank * shard, bucket.count);
+      piece.count = std::min(shard, bucket.count - piece.begin);
+    }
+    before += piece.count;
+    pieces.push_back(piece);
+  }
+  return pieces;
+}
+
+std::vector<float> gather_pieces(const std::vector<Bucket>& buckets, const std::vector<Piece>& pieces,
+                                 const std::vector<float>& flat) {
+  std::vector<float> gathered;
+  for (std::size_t i = 0; i < buckets.size(); ++i) {
+    const float* first = flat.data() + buckets[i].offset + pieces[i].begin;
+    gathered.insert(gathered.end(), first, first + pieces[i].count);
+  }
+  return gathered;
+}
+
 std::size_t element_size(GradType type) {
   return type == GradType::kFp32 ? 4 : 2;
 }
@@ -31,6 +58,24 @@ ncclDataType_t nccl_type(GradType type) {
     case GradType::kFp32: break;
   }
   return ncclFloat32;
+}
+
+void pack(GradType type, const float* values, std::size_t count, void* elements) {
+  if (type == GradType::kFp32) {
+    std::copy_n(values, count, static_cast<float*>(elements));
+    return;
+  }
+  const auto round = type == GradType::kFp16 ? half_bits : bfloat_bits;
+  std::transform(values, values + count, static_cast<std::uint16_t*>(elements), round);
+}
+
+void unpack(GradType type, const void* elements, std::size_t count, float* values) {
+  if (type == GradType::kFp32) {
+    std::copy_n(static_cast<const float*>(elements), count, values);
+    return;
+  }
+  const auto* halves = static_cast<const std::uint16_t*>(elements);
+  std::transform(halves, halves + count, values, type == GradType::kFp16 ? half_value : bfloat_value);
 }
 
 Storage::Storage(GradType type, std::size_t count) : type_(type), count_(count) {
@@ -51,21 +96,11 @@ const void* Storage::at(std::size_t element) const {
 }
 
 void Storage::write(std::size_t first, const float* values, std::size_t count) {
-  if (type_ == GradType::kFp32) {
-    std::copy_n(values, count, floats_.data() + first);
-    return;
-  }
-  const auto pack = type_ == GradType::kFp16 ? half_bits : bfloat_bits;
-  std::transform(values, values + count, halves_.data() + first, pack);
+  pack(type_, values, count, const_cast<void*>(at(first)));
 }
 
 void Storage::read(std::size_t first, float* values, std::size_t count) const {
-  if (type_ == GradType::kFp32) {
-    std::copy_n(floats_.data() + first, count, values);
-    return;
-  }
-  const auto unpack = type_ == GradType::kFp16 ? half_value : bfloat_value;
-  std::transform(halves_.data() + first, halves_.data() + first + count, values, unpack);
+  unpack(type_, at(first), count, values);
 }
 
 }  // namespace stepgate::charlm

@@ -25,7 +25,24 @@ struct Bucket {
 
 std::vector<Bucket> buckets_of(const std::vector<Parameter>& parameters, unsigned world);
 
-// An array of fp32, fp16 or bf16 elements.
+// The elements of a bucket that a rank updates, and where its optimizer keeps them.
+struct Piece {
+  std::size_t begin = 0;
+  std::size_t count = 0;
+  std::size_t optimizer_first = 0;
+};
+
+// One per bucket: all of it, or the rank's shard without the padding.
+std::vector<Piece> pieces_of(const std::vector<Bucket>& buckets, bool sharded, unsigned rank, unsigned world);
+// The flat array cut to the pieces, one after the other.
+std::vector<float> gather_pieces(const std::vector<Bucket>& buckets, const std::vector<Piece>& pieces,
+                                 const std::vector<float>& flat);
+
+// To fp32, fp16 or bf16 elements, rounded to nearest even, and back.
+void pack(GradType type, const float* values, std::size_t count, void* elements);
+void unpack(GradType type, const void* elements, std::size_t count, float* values);
+
+// An array of such elements.
 class Storage {
  public:
   Storage(GradType type, std::size_t count);

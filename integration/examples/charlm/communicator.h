@@ -13,12 +13,17 @@ namespace stepgate::charlm {
 
 class Communicator {
  public:
-  Communicator(const ncclUniqueId& id, unsigned rank, unsigned world);
+  // stream: what every collective is enqueued on; on host memory there is none, and each is done when its
+  // function returns.
+  Communicator(const ncclUniqueId& id, unsigned rank, unsigned world, cudaStream_t stream = nullptr);
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
   ~Communicator();
 
   ncclComm_t handle() const { return comm_; }
+  // In place of destroying: what the other ranks wait for ends, and so does what they kept this one waiting
+  // for. Nothing but the destructor may follow.
+  void abort();
   void group_start();
   void group_end();
   void all_reduce(void* data, std::size_t count, ncclDataType_t type, ncclRedOp_t op);
@@ -30,6 +35,7 @@ class Communicator {
   void check(ncclResult_t result, const char* what);
 
   ncclComm_t comm_ = nullptr;
+  cudaStream_t stream_;
   bool broken_ = false;
 };
 

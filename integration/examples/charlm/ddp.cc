@@ -4,24 +4,10 @@
 
 namespace stepgate::charlm {
 
-Ddp::Ddp(const Options& options, const std::vector<Parameter>& parameters, const std::vector<float>& initial,
-         unsigned rank, unsigned world, Communicator& communicator)
-    : Strategy(options, parameters, rank, world, communicator) {
-  start(initial, options.learning_rate);
-}
-
 std::vector<GradientRange> Ddp::ranges() const {
-  std::vector<GradientRange> ranges;
-  for (std::size_t i = 0; i < buckets_.size(); ++i) {
-    ranges.push_back(range_of(buckets_[i], full_[i], 0, buckets_[i].count, true));
-    // Every rank holds the same reduced gradients.
-    ranges.back().counted = rank_ == 0;
-  }
-  return ranges;
-}
-
-Strategy::Piece Ddp::piece_of(const Bucket& bucket) const {
-  return {0, bucket.count, 0};
+  std::vector<BucketMemory> memory;
+  for (const Storage& full : full_) memory.push_back({full.at(0), nullptr});
+  return ranges_of(buckets_, pieces_, memory, grad_type(), rank_);
 }
 
 // The padding stays out, so that what is reduced is what was declared.
@@ -36,7 +22,7 @@ void Ddp::read_piece(std::size_t bucket, float* values) const {
 // Every rank has run the same update on the same bytes.
 void Ddp::share(float* weights) {
   for (std::size_t i = 0; i < buckets_.size(); ++i) {
-    const float* masters = adam().masters().data() + pieces_[i].adam_first;
+    const float* masters = adam().masters().data() + pieces_[i].optimizer_first;
     for (std::size_t e = 0; e < pieces_[i].count; ++e) {
       weights[buckets_[i].offset + e] = round_to_half(masters[e]);
     }

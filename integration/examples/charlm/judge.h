@@ -3,7 +3,7 @@
 //   double scale = judge->begin();  ... backward, reduce ...  Verdict v = judge->end();
 //
 // Thread: one per object. Order: begin() and end() in turn. Lock: none.
-// Ownership: lent the strategy and the communicator; owns the gate.
+// Ownership: lent the gradients and the communicator; owns the gate.
 #pragma once
 
 #include <cstddef>
@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "integration/examples/charlm/communicator.h"
+#include "integration/examples/charlm/gradients.h"
 #include "integration/examples/charlm/options.h"
-#include "integration/examples/charlm/strategy.h"
 
 namespace stepgate::charlm {
 
@@ -35,8 +35,8 @@ struct OffenderRow {
 
 struct Verdict {
   StepRow row;
-  float multiplier = 1;
-  int blamed = -3;  // a rank, or below zero: the reduction, several, unknown
+  float grad_scale = 1;  // the gradients are divided by it
+  int blamed = -3;       // a rank, or below zero: the reduction, several, unknown
 };
 
 class Judge {
@@ -60,9 +60,10 @@ struct JudgeContext {
   unsigned rank;
   unsigned world;
   Communicator& communicator;
-  Strategy& strategy;
+  ReducedGradients& gradients;
   std::vector<unsigned char> state;
   std::uint64_t steps_done = 0;
+  void* stream = nullptr;  // that the gradients are reduced on; none on the host
 };
 
 // A gate in enforce where the plugin is there and all ranks agree to it, else the naive judge.

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <functional>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -10,6 +11,7 @@
 
 #include "integration/examples/charlm/bootstrap.h"
 #include "integration/examples/charlm/communicator.h"
+#include "integration/examples/charlm/device/device.h"
 #include "integration/examples/charlm/files.h"
 #include "integration/examples/charlm/options.h"
 #include "integration/examples/charlm/parse.h"
@@ -33,16 +35,46 @@ Meeting meeting_from_environment(double seconds) {
   return meeting;
 }
 
-void train(const Options& options, const Text& text, const ncclUniqueId& id, unsigned rank, unsigned world) {
-  Communicator communicator(id, rank, world);
-  Trainer(options, text, rank, world, communicator).run();
+constexpr char kCudaDriver[] = "libcuda.so.1";
+
+struct Place {
+  unsigned rank;
+  unsigned world;
+  unsigned local_rank;
+};
+
+void train_on_host(const Options& options, const Text& text, const ncclUniqueId& id, const Place& place) {
+  Communicator communicator(id, place.rank, place.world);
+  Trainer(options, text, place.rank, place.world, communicator).run();
+}
+
+void train_on_device(const Options& options, const Text& text, Device& device, const ncclUniqueId& id,
+                     const Place& place) {
+  Communicator communicator(id, place.rank, place.world, device.stream());
+  Trainer trainer(options, text, place.rank, place.world, communicator, &device);
+  try {
+    trainer.run();
+  } catch (...) {
+    // Before anything is given back: the stream may be waiting for a rank that has gone.
+    communicator.abort();
+    throw;
+  }
+}
+
+// meet: gives NCCL's unique id. Asked once the device is there: a rank without one has nobody wait for it.
+void train(const Options& options, const Text& text, const std::function<ncclUniqueId()>& meet,
+           const Place& place) {
+  if (!options.cuda) return train_on_host(options, text, meet(), place);
+  Device device(kCudaDriver, place.local_rank);
+  train_on_device(options, text, device, meet(), place);
 }
 
 void train_as_process(const Options& options, const Text& text) {
   const unsigned world = number_from("WORLD_SIZE", 1, 1, 1u << 20);
   const unsigned rank = number_from("RANK", 0, 0, world - 1);
   const Meeting meeting = meeting_from_environment(options.bootstrap_seconds);
-  train(options, text, exchange_unique_id(meeting, rank, world), rank, world);
+  const unsigned local_rank = number_from("LOCAL_RANK", rank, 0, 1u << 20);
+  train(options, text, [&] { return exchange_unique_id(meeting, rank, world); }, {rank, world, local_rank});
 }
 
 // A rank that fails leaves; the others then find it gone in their next collective.
@@ -54,7 +86,7 @@ void train_as_threads(const Options& options, const Text& text) {
   for (unsigned rank = 0; rank < options.threads; ++rank) {
     threads.emplace_back([&, rank] {
       try {
-        train(options, text, id, rank, options.threads);
+        train(options, text, [&] { return id; }, {rank, options.threads, rank});
       } catch (const std::exception& error) {
         const std::lock_guard<std::mutex> guard(lock);
         if (first_error.empty()) first_error = "rank " + std::to_string(rank) + ": " + error.what();

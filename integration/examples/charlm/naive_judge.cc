@@ -9,7 +9,7 @@
 namespace stepgate::charlm {
 
 NaiveJudge::NaiveJudge(const JudgeContext& context)
-    : strategy_(context.strategy),
+    : gradients_(context.gradients),
       interval_(context.options.interval.value_or(2000)),
       max_norm_(context.options.max_norm.value_or(0)),
       state_{context.options.initial_scale.value_or(65536), 0, 0} {
@@ -21,22 +21,22 @@ NaiveJudge::NaiveJudge(const JudgeContext& context)
 }
 
 Verdict NaiveJudge::end() {
-  const Strategy::OwnCheck check = strategy_.check_own();
+  const OwnCheck check = gradients_.check_own();
   Verdict verdict;
   verdict.row = {++state_.step, check.nan || check.inf, check.nan ? "nan" : (check.inf ? "inf" : "none"),
                  state_.scale, std::numeric_limits<double>::quiet_NaN()};
   if (!verdict.row.skip) {
-    verdict.row.norm = std::sqrt(check.sum_of_squares) * strategy_.factor() / state_.scale;
-    verdict.multiplier = multiplier(verdict.row.norm);
+    verdict.row.norm = std::sqrt(check.sum_of_squares) * gradients_.factor() / state_.scale;
+    verdict.grad_scale = grad_scale(verdict.row.norm);
   }
   move_scale(verdict.row.skip);
   steps_.push_back(verdict.row);
   return verdict;
 }
 
-float NaiveJudge::multiplier(double norm) const {
+float NaiveJudge::grad_scale(double norm) const {
   const double clip = max_norm_ > 0 ? std::min(1.0, max_norm_ / (norm + 1e-6)) : 1.0;
-  return static_cast<float>(clip / state_.scale);
+  return static_cast<float>(state_.scale / clip);
 }
 
 void NaiveJudge::move_scale(bool overflow) {

@@ -1,7 +1,7 @@
 // What a job does without StepGate: each rank looks at its own reduced gradients and moves its own
 // loss scale. With ddp all ranks see the same bytes; with zero1 they do not, and drift apart.
 //
-// Thread, order, lock: as judge.h says. Ownership: lent the strategy.
+// Thread, order, lock: as judge.h says. Ownership: lent the gradients.
 #pragma once
 
 #include "integration/examples/charlm/judge.h"
@@ -28,9 +28,9 @@ class NaiveJudge final : public Judge {
   };
 
   void move_scale(bool overflow);
-  float multiplier(double norm) const;
+  float grad_scale(double norm) const;
 
-  Strategy& strategy_;
+  ReducedGradients& gradients_;
   std::uint64_t interval_;
   double max_norm_;
   State state_;

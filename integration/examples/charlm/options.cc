@@ -29,6 +29,18 @@ ReduceOp parse_reduce_op(std::string_view name, std::string_view text) {
   return text == "sum" ? ReduceOp::kSum : ReduceOp::kAverage;
 }
 
+bool parse_device(std::string_view name, std::string_view text) {
+  if (text != "host" && text != "cuda") refuse(name, text, "host, cuda");
+  return text == "cuda";
+}
+
+Graph parse_graph(std::string_view name, std::string_view text) {
+  if (text == "none") return Graph::kNone;
+  if (text == "optimizer") return Graph::kOptimizer;
+  if (text == "step") return Graph::kStep;
+  refuse(name, text, "none, optimizer, step");
+}
+
 template <typename Field>
 Setter whole(Field Options::*field, std::uint64_t low, std::uint64_t high) {
   return [=](Options& options, std::string_view name, std::string_view text) {
@@ -87,6 +99,8 @@ std::map<std::string_view, Setter> step_setters() {
       {"--rule", [](Options& o, auto name, auto text) { o.rule = parse_rule(name, text); }},
       {"--strategy", [](Options& o, auto name, auto text) { o.zero1 = parse_strategy(name, text); }},
       {"--grad-type", [](Options& o, auto name, auto text) { o.grad_type = parse_grad_type(name, text); }},
+      {"--device", [](Options& o, auto name, auto text) { o.cuda = parse_device(name, text); }},
+      {"--graph", [](Options& o, auto name, auto text) { o.graph = parse_graph(name, text); }},
       {"--op", [](Options& o, auto name, auto text) { o.reduce_op = parse_reduce_op(name, text); }},
       {"--inject", [](Options& o, auto, auto text) { o.injections.push_back(parse_injection(text)); }},
       {"--random-injections",
@@ -142,6 +156,9 @@ Options parse_options(int argc, char** argv) {
     setter->second(options, name, argv[i]);
   }
   check_steps_of_injections(options);
+  if (options.graph != Graph::kNone && !options.cuda) {
+    throw std::invalid_argument("--graph needs --device cuda");
+  }
   return options;
 }
 
@@ -162,6 +179,14 @@ const char* help_text() noexcept {
          "                         each rank updates its shard, all-gather (ddp)\n"
          "  --grad-type T          gradients travel as fp32, fp16 or bf16 (fp32)\n"
          "  --op O                 avg or sum (avg)\n"
+         "  --device D             host: the gradients and the optimizer live in host memory; cuda: in a "
+         "GPU's,\n"
+         "                         the gate decides on the stream, and the optimizer's kernels obey it "
+         "there.\n"
+         "                         The model itself is host code either way (host)\n"
+         "  --graph G              with --device cuda, replayed as a CUDA graph: none, optimizer, or step,\n"
+         "                         which is everything from the copy of the gradients to that of the "
+         "weights (none)\n"
          "  --no-group             one call per bucket, outside of an NCCL group\n"
          "  --initial-scale X --rule R --interval N --max-norm X\n"
          "                         StepGate's settings; not given: from its configuration\n"

@@ -14,6 +14,8 @@ namespace stepgate::charlm {
 
 enum class GradType { kFp32, kFp16, kBf16 };
 enum class ReduceOp { kAverage, kSum };
+// What is captured as a CUDA graph.
+enum class Graph { kNone, kOptimizer, kStep };
 
 struct Options {
   std::string text = "/usr/share/common-licenses/GPL-3";
@@ -29,6 +31,8 @@ struct Options {
   GradType grad_type = GradType::kFp32;
   ReduceOp reduce_op = ReduceOp::kAverage;
   bool group = true;  // all buckets inside one ncclGroup
+  bool cuda = false;  // gradients and optimizer in device memory
+  Graph graph = Graph::kNone;
 
   // Not set: from StepGate's own configuration.
   std::optional<double> initial_scale;

@@ -86,6 +86,7 @@ std::string to_json(const RankReport& report) {
   std::string out = "{\"rank\": " + std::to_string(report.rank);
   out += ", \"world\": " + std::to_string(report.world);
   out += std::string(", \"gated\": ") + (report.gated ? "true" : "false");
+  out += std::string(", \"device\": ") + (report.cuda ? "\"cuda\"" : "\"host\"");
   out += ", \"first_step\": " + std::to_string(report.first_step);
   out += ",\n\"weights_checksum\": " + quoted(report.weights_checksum);
   out += ", \"unigram_entropy\": " + number(report.unigram_entropy);

@@ -15,6 +15,7 @@ struct RankReport {
   unsigned rank = 0;
   unsigned world = 1;
   bool gated = false;
+  bool cuda = false;
   std::uint64_t first_step = 1;
   std::vector<StepRow> steps;
   std::vector<OffenderRow> offenders;

@@ -23,9 +23,9 @@ std::uint64_t random_number() {
   return std::uint64_t{source()} << 32 | source();
 }
 
-std::vector<Word> words_of_all(const Word& own, std::uint64_t world, Communicator& communicator) {
+std::vector<Word> words_of_all(const Word& own, std::uint64_t world, Engine& engine) {
   std::vector<Word> words(world);
-  communicator.all_gather(&own, words.data(), kNumbers, ncclUint64);
+  engine.gather(&own, words.data(), kNumbers);
   return words;
 }
 
@@ -55,7 +55,7 @@ Checkpoint read_fitting(const Options& options, const CheckpointHeader& own,
 
 }  // namespace
 
-Resumed resume_together(const Options& options, const CheckpointHeader& own, Communicator& communicator,
+Resumed resume_together(const Options& options, const CheckpointHeader& own, Engine& engine,
                         const std::function<void(const Checkpoint&)>& restore) {
   Resumed resumed;
   Word word;
@@ -69,7 +69,7 @@ Resumed resume_together(const Options& options, const CheckpointHeader& own, Com
     refusal = std::current_exception();
     word.refused = 1;
   }
-  const std::vector<Word> words = words_of_all(word, own.world, communicator);
+  const std::vector<Word> words = words_of_all(word, own.world, engine);
   if (refusal) std::rethrow_exception(refusal);
   if (!options.resume.empty()) check_together(words, options.resume);
   resumed.run = words.front().random;

@@ -7,7 +7,7 @@
 #include <functional>
 
 #include "integration/examples/charlm/checkpoint.h"
-#include "integration/examples/charlm/communicator.h"
+#include "integration/examples/charlm/engine.h"
 #include "integration/examples/charlm/options.h"
 
 namespace stepgate::charlm {
@@ -20,7 +20,7 @@ struct Resumed {
 // own: rank, world, strategy and seed of this rank. restore: puts the checkpoint into the model, and
 // throws for one that does not fit. A file that one rank refuses, or files of different checkpoints,
 // make every rank throw: std::runtime_error, or std::invalid_argument for a wrong option.
-Resumed resume_together(const Options& options, const CheckpointHeader& own, Communicator& communicator,
+Resumed resume_together(const Options& options, const CheckpointHeader& own, Engine& engine,
                         const std::function<void(const Checkpoint&)>& restore);
 
 }  // namespace stepgate::charlm

@@ -47,7 +47,7 @@ bool exists(const std::string& path) {
 }  // namespace
 
 Trainer::Trainer(const Options& options, const Text& text, unsigned rank, unsigned world,
-                 Communicator& communicator)
+                 Communicator& communicator, Device* device)
     : options_(options),
       text_(text),
       rank_(rank),
@@ -58,9 +58,9 @@ Trainer::Trainer(const Options& options, const Text& text, unsigned rank, unsign
   check_injections(options, model_.parameters(), world);
   const std::vector<float> initial = initial_weights(model_.parameters(), options.seed);
   weights_ = rounded(initial);
-  strategy_ = make_strategy(options, model_.parameters(), initial, rank, world, communicator);
-  const Checkpoint checkpoint = resume(communicator);
-  judge_ = make_judge({options, rank, world, communicator, *strategy_, checkpoint.judge, done_});
+  engine_ = make_engine(options, model_.parameters(), initial, rank, world, communicator, device);
+  const Checkpoint checkpoint = resume();
+  engine_->start(checkpoint.judge, done_);
   batch_.inputs.resize(options.batch * options.context);
   batch_.targets.resize(options.batch);
 }
@@ -73,12 +73,12 @@ CheckpointHeader Trainer::header() const {
           .seed = options_.seed,
           .step = done_,
           .run = run_,
-          .gated = judge_ != nullptr && judge_->gated() ? 1u : 0u};
+          .gated = engine_->judge() != nullptr && engine_->judge()->gated() ? 1u : 0u};
 }
 
-Checkpoint Trainer::resume(Communicator& communicator) {
+Checkpoint Trainer::resume() {
   if (options_.resume.empty() && options_.checkpoint.empty()) return {};
-  Resumed resumed = resume_together(options_, header(), communicator,
+  Resumed resumed = resume_together(options_, header(), *engine_,
                                     [this](const Checkpoint& checkpoint) { restore(checkpoint); });
   run_ = resumed.run;
   return std::move(resumed.checkpoint);
@@ -90,7 +90,7 @@ void Trainer::restore(const Checkpoint& checkpoint) {
                                 std::to_string(checkpoint.weights.size()) + ", for the checkpoint " +
                                 options_.resume + " (--hidden, --layers, --context, --text)");
   }
-  if (!strategy_->adam().restore(checkpoint.adam)) {
+  if (!engine_->restore(checkpoint.adam)) {
     throw std::runtime_error("the checkpoint " + options_.resume + " holds an optimizer of another size");
   }
   weights_ = checkpoint.weights;
@@ -107,16 +107,11 @@ void Trainer::run() {
 }
 
 void Trainer::one_step(std::uint64_t step) {
-  const double scale = judge_->begin();
+  const double scale = engine_->judge()->begin();
   fill_batch(step);
   losses_.push_back(model_.loss_and_gradients(weights_.data(), batch_, scale, gradients_.data()));
   inject_faults(step);
-  strategy_->reduce(gradients_.data());
-  const Verdict verdict = judge_->end();
-  if (!verdict.row.skip) strategy_->update(verdict.multiplier);
-  // After a skip as well: without an agreement another rank may have applied the step, and staying
-  // away from its collective would hang it.
-  strategy_->share(weights_.data());
+  const Verdict verdict = engine_->finish(gradients_.data(), weights_.data());
   done_ = step;
   if (options_.progress) show_progress(step, verdict);
 }
@@ -164,14 +159,14 @@ void Trainer::show_progress(std::uint64_t step, const Verdict& verdict) {
 // Without a gate decisions differ, so everyone tells its own.
 void Trainer::show_skip(const Verdict& verdict) {
   const auto step = static_cast<unsigned long long>(verdict.row.step);
-  if (rank_ == 0 || !judge_->gated()) {
+  if (rank_ == 0 || !engine_->judge()->gated()) {
     std::printf("step %llu skipped: %s at scale %.10g", step, verdict.row.reason.c_str(), verdict.row.scale);
     if (verdict.blamed >= 0) std::printf(", from rank %d", verdict.blamed);
     if (verdict.blamed == -2) std::printf(", from several ranks");
     std::printf("\n");
   }
   if (verdict.blamed == static_cast<int>(rank_)) {
-    for (const OffenderRow& row : judge_->offenders()) {
+    for (const OffenderRow& row : engine_->judge()->offenders()) {
       if (row.step != verdict.row.step) continue;
       std::printf("step %llu: %s in my gradient of %s\n", step, row.nan ? "nan" : "inf",
                   row.parameter.c_str());
@@ -182,22 +177,23 @@ void Trainer::show_skip(const Verdict& verdict) {
 
 void Trainer::save() {
   write_checkpoint(path_of_rank(options_.checkpoint, rank_),
-                   {header(), weights_, strategy_->adam().state(), judge_->save()});
+                   {header(), weights_, engine_->optimizer(), engine_->judge()->save()});
 }
 
 void Trainer::report() {
   RankReport report;
   report.rank = rank_;
   report.world = world_;
-  report.gated = judge_->gated();
+  report.gated = engine_->judge()->gated();
+  report.cuda = options_.cuda;
   report.first_step = done_ + 1 - losses_.size();
-  report.steps = judge_->steps();
-  report.offenders = judge_->offenders();
+  report.steps = engine_->judge()->steps();
+  report.offenders = engine_->judge()->offenders();
   report.injections = injected_;
   report.losses = losses_;
   report.weights_checksum = checksum(weights_);
   report.unigram_entropy = text_.unigram_entropy();
-  report.metrics_url = judge_->metrics_url();
+  report.metrics_url = engine_->judge()->metrics_url();
   report.seconds = std::chrono::duration<double>(Clock::now() - started_).count();
   write_report(path_of_rank(options_.json, rank_), report);
 }

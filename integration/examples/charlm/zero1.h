@@ -13,15 +13,12 @@ class Zero1 final : public Strategy {
  public:
   Zero1(const Options& options, const std::vector<Parameter>& parameters, const std::vector<float>& initial,
         unsigned rank, unsigned world, Communicator& communicator);
-  // The shards are results; the full buckets only name parameters.
   std::vector<GradientRange> ranges() const override;
   void share(float* weights) override;
 
  private:
-  Piece piece_of(const Bucket& bucket) const override;
   void reduce_bucket(std::size_t bucket) override;
   void read_piece(std::size_t bucket, float* values) const override;
-  std::size_t shard_size(const Bucket& bucket) const { return bucket.padded / world_; }
 
   std::vector<Storage> shards_;
   std::vector<Storage> new_shards_;  // weights, fp16

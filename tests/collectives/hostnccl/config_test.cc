@@ -18,18 +18,22 @@ TEST(Config, DefaultsWhereNothingIsSet) {
   ASSERT_TRUE(read_config(nothing, &config).ok());
   EXPECT_EQ(config.timeout_seconds, 600);
   EXPECT_EQ(config.transport, "auto");
+  EXPECT_EQ(config.launch_delay_us, 0U);
+  EXPECT_TRUE(config.blocking);
 }
 
-TEST(Config, ReadsBothNames) {
+TEST(Config, ReadsAllNames) {
   Config config;
   const Lookup lookup = [](const char* name) {
-    return std::strcmp(name, "STEPGATE_HOSTNCCL_TIMEOUT") == 0     ? "2.5"
-           : std::strcmp(name, "STEPGATE_HOSTNCCL_TRANSPORT") == 0 ? "tcp"
-                                                                   : nullptr;
+    return std::strcmp(name, "STEPGATE_HOSTNCCL_TIMEOUT") == 0           ? "2.5"
+           : std::strcmp(name, "STEPGATE_HOSTNCCL_TRANSPORT") == 0       ? "tcp"
+           : std::strcmp(name, "STEPGATE_HOSTNCCL_LAUNCH_DELAY_US") == 0 ? "10000000"
+                                                                         : nullptr;
   };
   ASSERT_TRUE(read_config(lookup, &config).ok());
   EXPECT_EQ(config.timeout_seconds, 2.5);
   EXPECT_EQ(config.transport, "tcp");
+  EXPECT_EQ(config.launch_delay_us, 10'000'000U);
 }
 
 struct Refusal {
@@ -60,6 +64,7 @@ TEST_P(ConfigRefuses, NamesVariableValueAndRange) {
 
 constexpr const char* kTimeout = "STEPGATE_HOSTNCCL_TIMEOUT";
 constexpr const char* kTransport = "STEPGATE_HOSTNCCL_TRANSPORT";
+constexpr const char* kDelay = "STEPGATE_HOSTNCCL_LAUNCH_DELAY_US";
 constexpr Refusal kRefusals[] = {
     {kTimeout, "", "0.001 to 604800"},       {kTimeout, "soon", "0.001 to 604800"},
     {kTimeout, "0", "0.001 to 604800"},      {kTimeout, "-1", "0.001 to 604800"},
@@ -67,6 +72,8 @@ constexpr Refusal kRefusals[] = {
     {kTimeout, "10s", "0.001 to 604800"},    {kTimeout, "604801", "0.001 to 604800"},
     {kTimeout, "1,5", "0.001 to 604800"},    {kTransport, "", "auto, tcp or shm"},
     {kTransport, "TCP", "auto, tcp or shm"}, {kTransport, "ib", "auto, tcp or shm"},
+    {kDelay, "", "0 to 10000000"},           {kDelay, "-1", "0 to 10000000"},
+    {kDelay, "1.5", "0 to 10000000"},        {kDelay, "10000001", "0 to 10000000"},
 };
 INSTANTIATE_TEST_SUITE_P(Table, ConfigRefuses, testing::ValuesIn(kRefusals));
 

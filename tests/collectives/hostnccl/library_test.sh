@@ -29,12 +29,14 @@ CommDestroy
 CommFinalize
 CommGetAsyncError
 CommInitRank
+CommInitRankConfig
 CommUserRank
 GetErrorString
 GetLastError
 GetUniqueId
 GetVersion
 GroupEnd
+GroupSimulateEnd
 GroupStart
 Reduce
 ReduceScatter

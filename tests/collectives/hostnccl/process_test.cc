@@ -135,6 +135,21 @@ TEST_P(Processes, DeadPeerIsNamedAndTheOthersLeave) {
   EXPECT_TRUE(WIFSIGNALED(ends.back().status) && WTERMSIG(ends.back().status) == SIGKILL);
 }
 
+// The loader finds the stand-in's driver, and hostnccl finds it loaded.
+Words on_devices(Words settings) {
+  settings.push_back("LD_LIBRARY_PATH=" STEPGATE_STANDIN_CUDA_FOLDER);
+  settings.push_back("STEPGATE_STANDIN_DELAY_US=100");
+  return settings;
+}
+
+TEST_P(Processes, AllReduceOnDeviceMemory) {
+  expect_all_done(run("device", GetParam().size, on_devices(settings())));
+}
+
+TEST_P(Processes, DeadPeerIsNamedByTheCommunicatorAfterCallsOnDeviceMemory) {
+  expect_all_done(run("lose-device", GetParam().size, on_devices(settings())), 1);
+}
+
 constexpr Setup kSetups[] = {{2, "auto"}, {4, "auto"}, {8, "auto"}, {2, "tcp"},
                              {3, "tcp"},  {2, "shm"},  {3, "shm"}};
 INSTANTIATE_TEST_SUITE_P(Setups, Processes, testing::ValuesIn(kSetups), [](const auto& setup) {

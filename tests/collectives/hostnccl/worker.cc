@@ -4,6 +4,8 @@
 //
 // Without ID it makes one and prints it in hexadecimal as its first line. It prints what it saw, exits
 // with 0 if that was what the mode expects, and is ended by SIGALRM after a minute in any case.
+#include "tests/collectives/hostnccl/worker.h"
+
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -14,26 +16,11 @@
 #include <string>
 #include <vector>
 
-#include "collectives/nccl_abi/nccl_abi.h"
+using namespace hostnccl_worker;  // NOLINT(google-build-using-namespace): one small program
 
 namespace {
 
 constexpr unsigned kSecondsToLive = 60;
-
-struct Place {
-  int rank;
-  int size;
-};
-
-[[noreturn]] void fail(const char* what) {
-  std::printf("failed: %s: %s\n", what, ncclGetLastError(nullptr));
-  std::fflush(stdout);
-  std::_Exit(1);
-}
-
-void expect(bool condition, const char* what) {
-  if (!condition) fail(what);
-}
 
 void print_id(const ncclUniqueId& id) {
   for (const char byte : id.internal) std::printf("%02x", static_cast<unsigned char>(byte));
@@ -53,12 +40,6 @@ ncclUniqueId make_or_read_id(const char* hex) {
     id.internal[i] = static_cast<char>(std::stoi(std::string(hex + 2 * i, 2), nullptr, 16));
   }
   return id;
-}
-
-ncclComm_t join(Place place, const ncclUniqueId& id) {
-  ncclComm_t comm = nullptr;
-  expect(ncclCommInitRank(&comm, place.size, id, place.rank) == ncclSuccess, "ncclCommInitRank");
-  return comm;
 }
 
 ncclResult_t sum_ones(ncclComm_t comm, std::size_t count, int size) {
@@ -151,7 +132,9 @@ constexpr Mode kModes[] = {{"work", work},
                            {"lose", lose_the_last_rank},
                            {"alone", wait_for_nobody},
                            {"refuse", refuse_the_environment},
-                           {"fork", fork_in_between}};
+                           {"fork", fork_in_between},
+                           {"device", work_on_device},
+                           {"lose-device", lose_the_last_rank_of_devices}};
 
 }  // namespace
 

@@ -9,6 +9,7 @@
 namespace ours {
 #define STEPGATE_NCCL_ABI_TYPES_ONLY
 #include "collectives/nccl_abi/nccl_abi.h"
+#include "collectives/nccl_abi/nccl_structs.h"
 }  // namespace ours
 
 #include "tests/collectives/nccl_abi/declarations.h"
@@ -70,6 +71,43 @@ SAME_VALUE(ncclNumTypes);
 
 SAME_VALUE(ncclScalarDevice);
 SAME_VALUE(ncclScalarHostImmediate);
+
+#define SAME_MEMBER(type, member)                                                                \
+  static_assert(offsetof(::type, member) == offsetof(ours::type, member) &&                      \
+                    sizeof(::type::member) == sizeof(ours::type::member),                        \
+                "nccl_structs.h: " #type "." #member " lies elsewhere in nccl.h: correct our struct")
+
+#if NCCL_VERSION_CODE >= 22800 && NCCL_VERSION_CODE < 22900
+SAME_SIZE(ncclConfig_t);
+SAME_MEMBER(ncclConfig_t, size);
+SAME_MEMBER(ncclConfig_t, magic);
+SAME_MEMBER(ncclConfig_t, version);
+SAME_MEMBER(ncclConfig_t, blocking);
+SAME_MEMBER(ncclConfig_t, cgaClusterSize);
+SAME_MEMBER(ncclConfig_t, minCTAs);
+SAME_MEMBER(ncclConfig_t, maxCTAs);
+SAME_MEMBER(ncclConfig_t, netName);
+SAME_MEMBER(ncclConfig_t, splitShare);
+SAME_MEMBER(ncclConfig_t, trafficClass);
+SAME_MEMBER(ncclConfig_t, commName);
+SAME_MEMBER(ncclConfig_t, collnetEnable);
+SAME_MEMBER(ncclConfig_t, CTAPolicy);
+SAME_MEMBER(ncclConfig_t, shrinkShare);
+SAME_MEMBER(ncclConfig_t, nvlsCTAs);
+SAME_MEMBER(ncclConfig_t, nChannelsPerNetPeer);
+SAME_MEMBER(ncclConfig_t, nvlinkCentricSched);
+constexpr ::ncclConfig_t kConfig = NCCL_CONFIG_INITIALIZER;
+static_assert(kConfig.magic == STEPGATE_NCCL_CONFIG_MAGIC && kConfig.blocking == INT_MIN);
+#endif
+#if NCCL_VERSION_CODE >= 22200
+SAME_SIZE(ncclSimInfo_t);
+SAME_MEMBER(ncclSimInfo_t, size);
+SAME_MEMBER(ncclSimInfo_t, magic);
+SAME_MEMBER(ncclSimInfo_t, version);
+SAME_MEMBER(ncclSimInfo_t, estimatedTime);
+constexpr ::ncclSimInfo_t kSimInfo = NCCL_SIM_INFO_INITIALIZER;
+static_assert(kSimInfo.magic == STEPGATE_NCCL_SIM_INFO_MAGIC && kSimInfo.estimatedTime == -1.0F);
+#endif
 
 int nvidia_version() {
   return NCCL_VERSION_CODE;

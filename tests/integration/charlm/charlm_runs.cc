@@ -22,10 +22,10 @@ CharlmRun run_charlm(const CharlmSetup& setup) {
   } else {
     words.push_back("--no-plugin");
   }
-  words = words + std::vector<std::string>{"--", charlm_path(), "--json", file};
+  words = words + std::vector<std::string>{"--", setup.program, "--json", file};
   if (setup.threads) words = words + std::vector<std::string>{"--threads", std::to_string(setup.ranks)};
   CharlmRun result;
-  result.outcome = run(words + setup.options, {}, std::chrono::seconds(280));
+  result.outcome = run(words + setup.options, setup.variables, std::chrono::seconds(280));
   if (result.outcome.status == 0) result.run = charlm_report::read_run(file, setup.ranks);
   return result;
 }

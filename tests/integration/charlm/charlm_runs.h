@@ -3,6 +3,7 @@
 // Thread: any. Order, lock: none. Ownership: values; files go with the object.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,8 @@ struct CharlmSetup {
   bool plugin = true;
   std::vector<std::string> options = {};
   std::vector<std::string> launcher_options = {};
+  std::map<std::string, std::string> variables = {};
+  std::string program = charlm_path();
 };
 
 CharlmRun run_charlm(const CharlmSetup& setup);

@@ -127,6 +127,15 @@ Result CtxGetCurrent(ContextHandle* context) {
   });
 }
 
+Result CtxGetDevice(DeviceId* device) {
+  return entry("cuCtxGetDevice", [&] {
+    const ContextHandle current = World::current();
+    if (current == nullptr) return Result::kInvalidContext;
+    *device = current->device;
+    return Result::kSuccess;
+  });
+}
+
 Result CtxPushCurrent(ContextHandle context) {
   return entry("cuCtxPushCurrent_v2", [&] {
     if (context == nullptr || context->retains == 0) return world().misuse(Result::kInvalidContext);

@@ -18,5 +18,7 @@ std::span<const CpuKernel> all_kernels();
 
 // nullptr where there is no such kernel.
 const CpuKernel* find_kernel(const char* name);
+// Of those that only the example charlm has.
+const CpuKernel* find_charlm_kernel(const char* name);
 
 }  // namespace stepgate::standin

@@ -51,6 +51,7 @@ STEPGATE_DEVICE StepRecord gather_record(const FinishArguments& a, std::uint32_t
   r.scaler = g.scaler;
   add_slots_to_record(r, set, slots, a.slot_count);
   add_sums_to_record(r, g.sets[set].summary);
+  r.release_cause = release_cause(g.sets[set].summary, g.policy.world);
   r.timestamp_seconds = a.timestamp_seconds;
   r.scan_seconds = a.scan_seconds;
   r.agreement_seconds = a.agreement_seconds;

@@ -1,0 +1,104 @@
+// NCCL's C ABI: adapters only, the collectives and groups.
+//
+// Threads: as NCCL's; see group.h and launch.h for what stands behind each call. On the host's memory a
+// stream means nothing: any value, NULL included, is accepted.
+#include "collectives/hostnccl/comm_config.h"
+#include "collectives/hostnccl/edge.h"
+#include "collectives/hostnccl/memory_place.h"
+#include "collectives/hostnccl/stream_copy.h"
+
+namespace stepgate::hostnccl {
+namespace {
+
+// Without loading the value as its enumeration: C callers may pass any number.
+template <typename Enumeration>
+int number(const Enumeration& value) noexcept {
+  static_assert(sizeof value == sizeof(int));
+  int result = 0;
+  std::memcpy(&result, &value, sizeof result);
+  return result;
+}
+
+// NCCL drops what has no elements, and copies at once where there is one rank, in a group too.
+Outcome submit(ncclComm_t handle, const Request& request, cudaStream_t stream) {
+  return with_comm(handle, [&](const std::shared_ptr<Communicator>& comm) {
+    if (Outcome o = check(request, comm->rank(), comm->size()); !o.ok()) return o;
+    if (Outcome o = comm->ready(); !o.ok()) return o;
+    if (request.count == 0) return success();
+    Call call{comm, request, {}, stream};
+    const Cuda* cuda = Library::of_this_process().cuda();
+    if (Outcome o = place_of(cuda, request, comm->rank(), comm->size(), &call.place); !o.ok()) return o;
+    if (call.place.device() && comm->size() == 1) return copy_on_stream(call);
+    return group_of_this_thread().submit(std::move(call));
+  });
+}
+
+ncclResult_t collective(ncclComm_t handle, cudaStream_t stream, const Request& request) noexcept {
+  return edge([&] {
+    Outcome outcome = submit(handle, request, stream);
+    if (!outcome.ok() && outcome.code != ncclInProgress) group_of_this_thread().poison(outcome);
+    return outcome;
+  });
+}
+
+}  // namespace
+}  // namespace stepgate::hostnccl
+
+using namespace stepgate::hostnccl;  // NOLINT(google-build-using-namespace): nothing but adapters below
+
+STEPGATE_NCCL_API(ncclResult_t, ncclAllReduce, const void* sendbuff, void* recvbuff, size_t count,
+                  ncclDataType_t datatype, ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
+  return collective(comm, stream,
+                    {Collective::kAllReduce, sendbuff, recvbuff, count, number(datatype), number(op), 0});
+}
+
+STEPGATE_NCCL_API(ncclResult_t, ncclReduceScatter, const void* sendbuff, void* recvbuff, size_t recvcount,
+                  ncclDataType_t datatype, ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
+  return collective(
+      comm, stream,
+      {Collective::kReduceScatter, sendbuff, recvbuff, recvcount, number(datatype), number(op), 0});
+}
+
+STEPGATE_NCCL_API(ncclResult_t, ncclAllGather, const void* sendbuff, void* recvbuff, size_t sendcount,
+                  ncclDataType_t datatype, ncclComm_t comm, cudaStream_t stream) {
+  return collective(comm, stream,
+                    {Collective::kAllGather, sendbuff, recvbuff, sendcount, number(datatype), ncclSum, 0});
+}
+
+STEPGATE_NCCL_API(ncclResult_t, ncclBroadcast, const void* sendbuff, void* recvbuff, size_t count,
+                  ncclDataType_t datatype, int root, ncclComm_t comm, cudaStream_t stream) {
+  return collective(comm, stream,
+                    {Collective::kBroadcast, sendbuff, recvbuff, count, number(datatype), ncclSum, root});
+}
+
+STEPGATE_NCCL_API(ncclResult_t, ncclBcast, void* buff, size_t count, ncclDataType_t datatype, int root,
+                  ncclComm_t comm, cudaStream_t stream) {
+  return collective(comm, stream,
+                    {Collective::kBroadcast, buff, buff, count, number(datatype), ncclSum, root});
+}
+
+STEPGATE_NCCL_API(ncclResult_t, ncclReduce, const void* sendbuff, void* recvbuff, size_t count,
+                  ncclDataType_t datatype, ncclRedOp_t op, int root, ncclComm_t comm, cudaStream_t stream) {
+  return collective(comm, stream,
+                    {Collective::kReduce, sendbuff, recvbuff, count, number(datatype), number(op), root});
+}
+
+STEPGATE_NCCL_API(ncclResult_t, ncclGroupStart, void) {
+  return edge([] {
+    group_of_this_thread().begin();
+    return success();
+  });
+}
+
+STEPGATE_NCCL_API(ncclResult_t, ncclGroupEnd, void) {
+  return edge([] { return group_of_this_thread().end(); });
+}
+
+// As in NCCL: without a struct to fill in it is ncclGroupEnd.
+STEPGATE_NCCL_API(ncclResult_t, ncclGroupSimulateEnd, ncclSimInfo_t* simInfo) {
+  return edge([&] {
+    if (simInfo == nullptr) return group_of_this_thread().end();
+    if (Outcome o = group_of_this_thread().simulate_end(); !o.ok()) return o;
+    return group_of_this_thread().open() ? success() : answer_simulation(simInfo);
+  });
+}

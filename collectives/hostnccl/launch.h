@@ -1,0 +1,20 @@
+// How the operations of one call or one group get under way: at once and to the end on the host's memory,
+// onto the streams for a device's, in a thread of their own for communicators that do not block.
+//
+//   Outcome o = launch(std::move(calls));
+//
+// Returns ncclInProgress where another thread does it. Blocking and non-blocking communicators, or host
+// and device memory, are not mixed in one group.
+// Threads: any; the locks are those of flight.h and staging.h. Ownership: holds the communicators alive.
+#pragma once
+
+#include <vector>
+
+#include "collectives/hostnccl/flight.h"
+#include "collectives/hostnccl/outcome.h"
+
+namespace stepgate::hostnccl {
+
+Outcome launch(std::vector<Call> calls);
+
+}  // namespace stepgate::hostnccl

@@ -1,0 +1,154 @@
+// Gate: order between the streams that carry a step, and communicators whose helper threads launch.
+//
+//   step's stream:    begin_step  | begun_ .................... join -> summarize -> exchange -> end
+//   another stream:   wait(begun_) -> local scan -> the job's call -> reduced scan -> (join)
+//
+// Marks are recorded and waited for on the device; the host never waits here, but for NCCL's own helper
+// threads. A stream that is being captured and one that is not may not be tied to each other: CUDA would
+// end the capture. So it is asked before, once per stream and step.
+#include <algorithm>
+
+#include "plugin/core/gate.h"
+#include "plugin/core/last_error.h"
+#include "plugin/core/nccl_calls.h"
+
+namespace stepgate::gate {
+
+using device::CaptureState;
+using device::Code;
+
+// A call of the step's life goes onto s: after all that such calls enqueued before, wherever that was.
+bool Gate::enter_locked(device::Stream s, CaptureState state) noexcept {
+  if (state == CaptureState::kCapturing) {
+    captured_ = true;  // what launches the graph orders it
+    return true;
+  }
+  const device::Stream before = home_;
+  home_ = s;
+  if (state == CaptureState::kFailed) return false;
+  if (device_.immediate() || s == before) return true;
+  const CaptureState there = device_.capture_state(before);
+  // A graph's work is ordered by who launches the graph.
+  if (there != CaptureState::kNone) return there != CaptureState::kFailed;
+  return device_.record(before, ordered_) == Code::kOk && device_.wait(s, ordered_) == Code::kOk;
+}
+
+// False: nothing of the open step may be enqueued on s.
+bool Gate::use_stream_locked(device::Stream s) noexcept {
+  if (device_.immediate() || s == step_stream_) return true;
+  for (const Used& u : used_) {
+    if (u.stream == s) return u.joins;
+  }
+  const CaptureState wanted = capturing_ ? CaptureState::kCapturing : CaptureState::kNone;
+  const CaptureState state = device_.capture_state(s);
+  bool joins = state == wanted;
+  // Nobody knows what would become of a scan there, and its reduction is part of the step.
+  if (state == CaptureState::kUnknown || state == CaptureState::kFailed) failed_ = true;
+  if (joins && device_.wait(s, begun_) != Code::kOk) {
+    joins = false;
+    failed_ = true;  // its reductions are part of the step and cannot be seen in order
+  }
+  try {
+    used_.push_back({s, joins});
+  } catch (...) {
+    failed_ = true;
+  }
+  return joins;
+}
+
+// Everything of the step that other streams carry comes before what is enqueued on s from here on.
+bool Gate::join_streams_locked(device::Stream s) noexcept {
+  const CaptureState wanted = capturing_ ? CaptureState::kCapturing : CaptureState::kNone;
+  bool all = true;
+  const auto join = [&](device::Stream other) {
+    all = device_.record(other, ordered_) == Code::kOk && device_.wait(s, ordered_) == Code::kOk && all;
+  };
+  if (capturing_ && s != step_stream_) join(step_stream_);
+  for (const Used& u : used_) {
+    if (!u.joins || u.stream == s) continue;
+    const CaptureState state = device_.capture_state(u.stream);
+    if (state == wanted) join(u.stream);
+    if (state == CaptureState::kUnknown || state == CaptureState::kFailed) all = false;
+  }
+  return all;
+}
+
+// Whether a call outside of the steps may enqueue on the gate's stream now.
+bool Gate::controllable_locked(const char* function, stepgate_status* why) noexcept {
+  const CaptureState state = device_.immediate() ? CaptureState::kNone : device_.capture_state(home_);
+  if (state == CaptureState::kNone) return true;
+  if (state == CaptureState::kFailed) {
+    *why = fail(STEPGATE_FAILED, std::string(function) + ": " + device_.last_error());
+    return false;
+  }
+  *why = fail(STEPGATE_INVALID, std::string(function) +
+                                    ": a stream is being captured; call it before or after the capture");
+  return false;
+}
+
+stepgate_status Gate::quiesce(const char* function) {
+  device::Stream s = nullptr;
+  {
+    const std::lock_guard lock(mutex_);
+    stepgate_status why = STEPGATE_OK;
+    if (!controllable_locked(function, &why)) return why;
+    s = home_;
+  }
+  if (device_.synchronize(s) == Code::kOk) return STEPGATE_OK;
+  return fail(STEPGATE_FAILED, std::string(function) + ": " + device_.last_error());
+}
+
+// ---- non-blocking communicators
+
+void Gate::settled(ncclComm_t comm) noexcept {
+  const std::lock_guard lock(mutex_);
+  const auto me = std::this_thread::get_id();
+  for (std::size_t i = 0; i < pending_.size();) {
+    if (pending_[i].op.comm != comm || pending_[i].issuer != me) {
+      ++i;
+      continue;
+    }
+    const Reduction op = pending_[i].op;
+    pending_.erase(pending_.begin() + static_cast<std::ptrdiff_t>(i));
+    launched_locked(op);
+  }
+}
+
+void Gate::forget_pending_locked(ncclComm_t comm) noexcept {
+  std::erase_if(pending_, [&](const Pending& p) {
+    if (p.op.comm != comm) return false;
+    drop_veto_ = true;  // nobody will say what became of it
+    return true;
+  });
+}
+
+// Before the step's end: nothing of the step may still wait for a helper thread of NCCL, for a scan
+// enqueued now would run ahead of the reduction.
+void Gate::settle_pending() noexcept {
+  for (;;) {
+    ncclComm_t comm = nullptr;
+    {
+      const std::lock_guard lock(mutex_);
+      if (phase_ != Phase::kOpen || pending_.empty()) return;
+      comm = pending_.front().op.comm;
+    }
+    const NcclTable* table = services_.table_of(comm);
+    const ncclResult_t state =
+        table == nullptr ? ncclInternalError
+                         : wait_launched(services_, *table, comm,
+                                         options_.configuration.activation_timeout_seconds);
+    if (state == ncclSuccess) settled(comm);
+    const std::lock_guard lock(mutex_);
+    if (state != ncclSuccess) {
+      counters_.error(metrics::Stage::kHook);
+      forget_pending_locked(comm);
+    }
+    // What another thread issued has been launched and is read at the step's end.
+    for (const Pending& p : pending_) {
+      if (p.op.comm == comm) counters_.passed(static_cast<metrics::ReductionOp>(p.op.kind));
+    }
+    std::erase_if(pending_, [&](const Pending& p) { return p.op.comm == comm; });
+  }
+}
+
+}  // namespace stepgate::gate

@@ -1,0 +1,76 @@
+// Gate: the scans of reduced gradients, by the hooks and at the step's end. mutex_ is held.
+#include <chrono>
+
+#include "plugin/core/gate.h"
+
+namespace stepgate::gate {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point t) {
+  return std::chrono::duration<double>(Clock::now() - t).count();
+}
+
+}  // namespace
+
+device::Scan Gate::reduced_scan(std::uint32_t id) {
+  const Range& r = ranges_.slot(id);
+  RangeSlot& slot = slots_.get()[kAnonymousSlots + id];
+  device::Scan job;
+  job.segments = r.spec.segments;
+  job.stored = r.spec.type;
+  job.compute = r.spec.compute;
+  job.total = &slot.reduced;
+  job.epoch = &block_.get()->step;
+  job.stamp = &slot.reduced_step;
+  return job;
+}
+
+void Gate::count_reduced(std::uint32_t id) noexcept {
+  const RangeSpec& spec = ranges_.slot(id).spec;
+  for (const device::Segment& seg : spec.segments) {
+    counters_.bytes(ScanPhase::kReduced, seg.count * element_size(spec.type));
+  }
+}
+
+bool Gate::scan_reduced(std::uint32_t id, device::Stream s) noexcept {
+  if (device_.scan(s, reduced_scan(id)) != device::Code::kOk) {
+    counters_.error(metrics::Stage::kScan);
+    return false;
+  }
+  count_reduced(id);
+  return true;
+}
+
+// Every declared result has final statistics before the summary: what no hook covered is read now, all of
+// it in one pass. What a graph holds a scan of may have been scanned by a replay that no hook saw: the
+// device looks at the stamp first.
+bool Gate::cover_missing_locked(std::uint32_t set, device::Stream s) noexcept {
+  const auto start = Clock::now();
+  scans_.clear();
+  for (std::uint32_t i = 0; i < ranges_.slots(); ++i) {
+    Range& r = ranges_.slot(i);
+    if (!r.declared || !r.spec.result || r.spec.set != set || r.absent || r.covered) continue;
+    const bool by_graph = r.graph && !r.touched && !capturing_;
+    if (by_graph) {
+      if (graph_unnamed_) attributing_ = false;
+    } else if (r.reduced) {
+      counters_.range_rescanned();
+    } else {
+      counters_.range_missing();
+      attributing_ = false;  // its reduction was never seen, so nobody knows what went in
+    }
+    scans_.push_back(reduced_scan(i));
+    scans_.back().unless_stamped = by_graph;
+    r.covered = true;
+    if (!by_graph) count_reduced(i);
+  }
+  if (scans_.empty()) return true;
+  const bool all = device_.scan_all(s, scans_) == device::Code::kOk;
+  if (!all) counters_.error(metrics::Stage::kScan);
+  scan_seconds_ += seconds_since(start);
+  return all;
+}
+
+}  // namespace stepgate::gate

@@ -1,0 +1,117 @@
+#!/usr/bin/env bash
+# Takes one piece of order or bookkeeping out of the gates at a time, in a copy of the sources, and expects a
+# named test to go red.
+#
+#   tests/full/gate-mutations.sh [--only NAME] [FOLDER]      default build/mutants/gates; some minutes
+#
+# A mutation is a perl substitution over one whole file; one that no longer matches anything is an error.
+set -euo pipefail
+
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+only=""
+if [[ ${1:-} == --only ]]; then
+  only=$2
+  shift 2
+fi
+place=${1:-build/mutants/gates}
+wrong=0
+matched=0
+
+mkdir -p "$place"
+rm -rf "$place/source"
+mkdir "$place/source"
+git ls-files -z | xargs -0 cp --parents -t "$place/source"
+
+# build_and_run PROGRAM FILTER LOG
+build_and_run() {
+  local program=$1 filter=$2 log=$3
+  cmake --build "$place/tree" --target "$program" >>"$log" 2>&1 || return 99
+  timeout 300 "$place/tree/bin/$program" --gtest_filter="$filter" >>"$log" 2>&1
+}
+
+# mutate NAME FILE SUBSTITUTION PROGRAM FILTER
+mutate() {
+  local name=$1 file=$2 substitution=$3 program=$4 filter=$5 status=0
+  local log=$place/$name.log
+  [[ -z $only || $only == "$name" ]] || return 0
+  matched=1
+  : >"$log"
+  perl -0pi -e "$substitution" "$place/source/$file"
+  if cmp -s "$file" "$place/source/$file"; then
+    echo "WRONG: $name changes nothing in $file"
+    wrong=1
+    return 0
+  fi
+  build_and_run "$program" "$filter" "$log" || status=$?
+  cp "$file" "$place/source/$file"
+  if [[ $status == 99 ]]; then
+    echo "WRONG: $name does not compile, see $log"
+    wrong=1
+  elif [[ $status == 0 ]]; then
+    echo "WRONG: $filter stays green with $name, see $log"
+    wrong=1
+  else
+    echo "ok: $filter goes red with $name"
+  fi
+}
+
+cmake -S "$place/source" -B "$place/tree" -G Ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo >"$place/configure.log" 2>&1
+if build_and_run gate_cuda_test '*' "$place/none.log"; then
+  echo "ok: green as it is"
+else
+  echo "WRONG: red as it is, see $place/none.log"
+  exit 1
+fi
+
+order=plugin/core/gate_order.cc
+mutate no-join "$order" 's/all = device_\.record\(other, ordered_\) == .*?&& all;/(void)other; (void)s;/s' \
+  gate_cuda_test 'CudaStreams.AReductionElsewhereIsPartOfTheStep'
+mutate no-wait-for-the-begin "$order" 's/joins && device_\.wait\(s, begun_\) != Code::kOk/joins \&\& false/' \
+  gate_cuda_test 'CudaStreams.ALocalNanElsewhereIsNamed'
+mutate no-order-between-calls "$order" 's/return device_\.record\(before, ordered_\) == Code::kOk && device_\.wait\(s, ordered_\) == Code::kOk;/return true;/' \
+  gate_cuda_test 'CudaStreams.AStepMayMoveFromStreamToStream'
+mutate any-thread-flushes "$order" 's/pending_\[i\]\.issuer != me/false/' \
+  gate_cuda_test 'CudaNonBlocking.TheJobsOwnQuestionFlushes'
+mutate a-lost-word-is-no-veto "$order" 's/drop_veto_ = true;  \/\/ nobody/(void)0;  \/\/ nobody/' \
+  gate_cuda_test 'CudaNonBlocking.ACommunicatorThatGoesVetoesWhatItHadPending'
+hooks=plugin/core/gate_hooks.cc
+mutate scan-ahead-of-the-launch "$hooks" 's/if \(w == Window::kStep && outcome == Outcome::kPending\) \{\s+hold_locked\(op\);\s+\} else if \(w == Window::kClosed \|\| outcome != Outcome::kLaunched\)/if (w == Window::kClosed || outcome == Outcome::kDropped)/' \
+  gate_cuda_test 'CudaNonBlocking.IsReadOnceItIsLaunched'
+mutate first-seen-in-a-capture "$hooks" 's/if \(capturing\) return false;//' \
+  gate_cuda_test 'CudaGraphs.ACommunicatorFirstSeenDuringACapturePassesThrough'
+mutate a-call-after-the-replay "$hooks" 's/ranges_\.slot\(h\.id\)\.covered = false;\n    ranges_\.slot\(h\.id\)\.touched = true;/ranges_.slot(h.id).covered = false;/' \
+  gate_cuda_test 'CudaGraphs.AStepWithoutAReplayIsReadAtItsEnd'
+scan=plugin/core/gate_scan.cc
+mutate no-stamp "$scan" 's/job\.epoch = .*?reduced_step;//s' \
+  gate_cuda_test 'CudaGraphs.ARecordingIsNoReduction'
+mutate read-twice "$scan" 's/unless_stamped = by_graph/unless_stamped = false/' \
+  gate_cuda_test 'CudaGraphs.TheEndDoesNotReadTwice'
+mutate a-graph-covers-for-ever "$scan" 's/r\.declared \|\| !r\.spec\.result/r.declared || r.graph || !r.spec.result/' \
+  gate_cuda_test 'CudaGraphs.AStepWithoutAReplayIsReadAtItsEnd'
+mutate one-launch-per-range "$scan" 's/device_\.scan_all\(s, scans_\)/device_.Device::scan_all(s, scans_)/' \
+  gate_cuda_test 'CudaGateAccount.MissingRangesAreOnePass'
+mutate slots-of-graphs-come-back plugin/core/range_table.cc 's/ \|\| ranges_\[i\]\.graph//' \
+  gate_cuda_test 'CudaGraphs.ARetiredRangesGraphSpoilsNoOther'
+mutate retired-slots-count plugin/core/gate_ranges.cc 's/r\.declared \? r\.spec\.set : kMaxSets/r.spec.set/' \
+  gate_cuda_test 'CudaGraphs.ARetiredRangesGraphSpoilsNoOther'
+mutate steps-of-calls-alone plugin/core/gate_outcome.cc 's/captured_ \? std::max\(step_, mirror_\.get\(\)->step\) : step_/step_/' \
+  gate_cuda_test 'CudaGraphs.AWholeStepIsANewStepAtEveryReplay'
+mutate a-recording-begins-a-step plugin/core/gate_step.cc 's/if \(!capturing_\) \+\+step_;/++step_;/' \
+  gate_cuda_test 'CudaGraphs.AWholeStepIsANewStepAtEveryReplay'
+mutate the-end-waits plugin/core/gate_step.cc 's/if \(device_\.immediate\(\)\) harvest_locked\(\);/device_.synchronize(s);/' \
+  gate_cuda_test 'CudaGateAccount.LaunchesAndCallsOfAStep'
+mutate destroyed-in-flight plugin/core/gate.cc 's/if \(!device_\.immediate\(\) && block_\.get\(\) != nullptr\) device_\.synchronize\(home_\);//' \
+  gate_cuda_test 'CudaGateMemory.DestroyedWithWorkInFlight'
+mutate a-failed-wait-counts-for-nothing "$order" 's/joins = false;\n    failed_ = true;/joins = false;/' \
+  gate_cuda_test 'CudaGateFaults.AnySingleDriverCall'
+mutate a-failed-join-counts-for-nothing plugin/core/gate_step.cc 's/if \(!join_streams_locked\(s\)\) failed_ = true;/join_streams_locked(s);/' \
+  gate_cuda_test 'CudaGateFaults.AnySingleDriverCall'
+shim=plugin/shim/forward.cc
+mutate scan-before-the-group-ends "$shim" 's/group\.depth == 0 \|\| result != ncclSuccess/true/' \
+  shim_hooks_test '*Group*'
+
+if [[ -n $only && $matched == 0 ]]; then
+  echo "WRONG: no mutation is called $only"
+  exit 1
+fi
+exit "$wrong"

@@ -1,0 +1,193 @@
+// `stepgate check`, in an installation of its own whose plugin carries whatever kernels a test says.
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "tests/integration/process.h"
+
+namespace stepgate::test {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using Variables = std::map<std::string, std::string>;
+
+constexpr const char* kSomeKernels = "stepgate-fatbin: cuda=13.0 sm=75,80,90,120 ptx=120";
+
+class Check : public testing::Test {
+ protected:
+  void SetUp() override {
+    for (const char* folder : {"bin", "lib", "lib/hostnccl", "driver"}) fs::create_directories(at(folder));
+    fs::copy_file(command_path(), at("bin/stepgate"));
+    for (const char* name : {"libstepgate.so", "libstepgate_ucx.so", "hostnccl/libnccl.so.2"}) {
+      write(std::string("lib/") + name, "");
+    }
+    carry(kSomeKernels);
+  }
+
+  std::string at(const std::string& name) const { return folder_.file(name); }
+  void write(const std::string& name, const std::string& bytes) const {
+    std::ofstream(at(name), std::ios::binary) << bytes;
+  }
+  // The plugin's file, with a line about its kernels somewhere inside.
+  void carry(const std::string& line) const {
+    write("lib/libstepgate_core.so",
+          std::string("\x7f") + "ELF" + std::string(100, '\0') + line + std::string(1, '\0') + "more bytes");
+  }
+  void use_driver(const std::string& file) const { fs::copy_file(file, at("driver/libcuda.so.1")); }
+
+  // With a driver from this test's folder; without one, the machine's if it has one.
+  Outcome check(Variables variables = {}, const std::vector<std::string>& options = {}) const {
+    variables.emplace("LD_LIBRARY_PATH", at("driver"));
+    std::vector<std::string> words = {at("bin/stepgate"), "check"};
+    words.insert(words.end(), options.begin(), options.end());
+    return run(words, variables);
+  }
+  json document(Variables variables, int status) const {
+    const Outcome o = check(std::move(variables), {"--json"});
+    EXPECT_EQ(o.status, status) << o.out << o.err;
+    return json::parse(o.out, nullptr, false);
+  }
+  static std::string state_of(const json& all, const std::string& subject) {
+    for (const json& line : all.at("checks")) {
+      if (line.at("subject") == subject) return line.at("state");
+    }
+    return "no such line";
+  }
+
+ private:
+  TemporaryFolder folder_;
+};
+
+TEST_F(Check, DevicesThatFit) {
+  use_driver(STEPGATE_STANDIN_CUDA);
+  const json all = document({{"STEPGATE_STANDIN_DEVICES", "2"}}, 0);
+  EXPECT_EQ(all.at("ok"), true);
+  EXPECT_EQ(all.at("result"), "GPU jobs can run here");
+  EXPECT_EQ(all.at("device_code").at("architectures"), json({75, 80, 90, 120}));
+  EXPECT_EQ(all.at("device_code").at("cuda"), "13.0");
+  EXPECT_EQ(all.at("driver").at("cuda"), "13.0");
+  ASSERT_EQ(all.at("devices").size(), 2u);
+  EXPECT_EQ(all.at("devices").at(1).at("capability"), "9.0");
+  EXPECT_EQ(all.at("devices").at(1).at("code"), "sm_90");
+  EXPECT_EQ(state_of(all, "device 1"), "ok");
+}
+
+TEST_F(Check, TableForPeople) {
+  use_driver(STEPGATE_STANDIN_CUDA);
+  const Outcome o = check();
+  EXPECT_EQ(o.status, 0) << o.err;
+  EXPECT_NE(o.out.find("StepGate " STEPGATE_TEST_VERSION "\n"), std::string::npos) << o.out;
+  EXPECT_NE(o.out.find("  device 0      ok     CPU stand-in 0, compute capability 9.0, runs sm_90\n"),
+            std::string::npos)
+      << o.out;
+  EXPECT_NE(o.out.find("result: GPU jobs can run here\n"), std::string::npos) << o.out;
+}
+
+TEST_F(Check, DriverTooOldSaysWhatWouldHelp) {
+  use_driver(STEPGATE_STANDIN_CUDA);
+  const Outcome o = check({{"STEPGATE_STANDIN_DRIVER_VERSION", "12020"}});
+  EXPECT_EQ(o.status, 1);
+  EXPECT_NE(o.out.find("offers CUDA 12.2"), std::string::npos) << o.out;
+  EXPECT_NE(o.out.find("driver 580 or newer"), std::string::npos) << o.out;
+  EXPECT_NE(o.out.find("needs a build with CUDA 12\n"), std::string::npos) << o.out;
+  EXPECT_NE(o.out.find("result: something is wrong"), std::string::npos) << o.out;
+}
+
+// A build with CUDA 12 on a driver of CUDA 13, and of a later 12.
+TEST_F(Check, OlderKernelsFitANewerDriver) {
+  use_driver(STEPGATE_STANDIN_CUDA);
+  carry("stepgate-fatbin: cuda=12.4 sm=80,90 ptx=90");
+  EXPECT_EQ(check().status, 0);
+  EXPECT_EQ(check({{"STEPGATE_STANDIN_DRIVER_VERSION", "12020"}}).status, 0);
+}
+
+TEST_F(Check, NoKernelsForTheDevice) {
+  use_driver(STEPGATE_STANDIN_CUDA);
+  carry("stepgate-fatbin: cuda=13.0 sm=75,80,100 ptx=100");
+  const json all = document({}, 1);
+  EXPECT_EQ(state_of(all, "device 0"), "wrong");
+  EXPECT_EQ(all.at("devices").at(0).at("code"), "");
+}
+
+TEST_F(Check, PtxFitsWhereTheDriverIsNewEnough) {
+  use_driver(STEPGATE_STANDIN_CUDA);
+  carry("stepgate-fatbin: cuda=13.0 sm=80 ptx=80");
+  EXPECT_EQ(document({}, 0).at("devices").at(0).at("code"), "PTX of compute_80");
+  carry("stepgate-fatbin: cuda=13.1 sm=80 ptx=80");
+  EXPECT_EQ(document({}, 1).at("devices").at(0).at("code"), "");
+}
+
+TEST_F(Check, HostOnlyBuildIsWrongBesideAGpuAlone) {
+  carry("no kernels");
+  use_driver(STEPGATE_STANDIN_CUDA);
+  EXPECT_EQ(state_of(document({}, 1), "device code"), "wrong");
+  EXPECT_EQ(state_of(document({{"STEPGATE_STANDIN_DEVICES", "0"}}, 0), "device code"), "note");
+}
+
+TEST_F(Check, DriverWithoutADeviceIsFine) {
+  use_driver(STEPGATE_STANDIN_CUDA);
+  EXPECT_EQ(document({{"STEPGATE_STANDIN_DEVICES", "0"}}, 0).at("result"), "host memory only");
+  const json all = document({{"STEPGATE_STANDIN_FAIL", "cuInit:0:100"}}, 0);
+  EXPECT_EQ(all.at("driver").at("found"), true);
+  EXPECT_EQ(state_of(all, "driver"), "note");
+}
+
+TEST_F(Check, DriverThatDoesNotStartIsWrong) {
+  use_driver(STEPGATE_STANDIN_CUDA);
+  const Outcome o = check({{"STEPGATE_STANDIN_FAIL", "cuInit:0:803"}});
+  EXPECT_EQ(o.status, 1);
+  EXPECT_NE(o.out.find("CUDA_ERROR_SYSTEM_DRIVER_MISMATCH"), std::string::npos) << o.out;
+}
+
+TEST_F(Check, DriverThatLacksFunctionsIsWrong) {
+  use_driver(STEPGATE_PARTIAL_DRIVER);
+  const Outcome o = check();
+  EXPECT_EQ(o.status, 1);
+  EXPECT_NE(o.out.find("lacks cu"), std::string::npos) << o.out;
+}
+
+TEST_F(Check, DriverThatCannotBeLoadedIsWrong) {
+  write("driver/libcuda.so.1", "no library");
+  const Outcome o = check();
+  EXPECT_EQ(o.status, 1);
+  EXPECT_NE(o.out.find("driver        wrong"), std::string::npos) << o.out;
+}
+
+TEST_F(Check, NoDriverAtAllIsHostOnly) {
+  if (dlopen("libcuda.so.1", RTLD_LAZY) != nullptr) GTEST_SKIP() << "this machine has a CUDA driver";
+  const json all = document({}, 0);
+  EXPECT_EQ(all.at("driver").at("found"), false);
+  EXPECT_EQ(all.at("result"), "host memory only");
+  EXPECT_EQ(state_of(all, "driver"), "note");
+}
+
+TEST_F(Check, PluginThatIsNotThereIsWrong) {
+  fs::remove(at("lib/libstepgate_ucx.so"));
+  const Outcome o = check({{"STEPGATE_STANDIN_DEVICES", "0"}});
+  EXPECT_EQ(o.status, 1);
+  EXPECT_NE(o.out.find("libstepgate_ucx.so"), std::string::npos) << o.out;
+}
+
+TEST_F(Check, NcclThatAProgramWouldGet) {
+  fs::copy_file(STEPGATE_TEST_LIB "/hostnccl/libnccl.so.2", at("driver/libnccl.so.2"));
+  const json all = document({{"STEPGATE_STANDIN_DEVICES", "0"}}, 0);
+  EXPECT_EQ(all.at("nccl").at("found"), true);
+  EXPECT_EQ(all.at("nccl").at("path"), fs::canonical(at("driver/libnccl.so.2")).string());
+  EXPECT_TRUE(all.at("nccl").at("version").is_string());
+}
+
+TEST_F(Check, WrongWordsAreRefused) {
+  for (const char* word : {"--jason", "more", "--json=yes"}) {
+    const Outcome o = check({}, {word});
+    EXPECT_EQ(o.status, 2) << word;
+    EXPECT_NE(o.err.find("allowed"), std::string::npos) << o.err;
+  }
+  EXPECT_EQ(check({}, {"--help"}).status, 0);
+}
+
+}  // namespace
+}  // namespace stepgate::test

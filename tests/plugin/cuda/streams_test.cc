@@ -1,0 +1,165 @@
+// Several streams and communicators in one step, and communicators whose helper threads launch later.
+#include <cmath>
+
+#include "plugin/core/last_error.h"
+#include "tests/plugin/cuda/cuda_world.h"
+
+namespace stepgate::test {
+namespace {
+
+// Delays between the operations of every stream: what is not ordered comes in the wrong order.
+constexpr unsigned kDelay = 1500;
+
+TEST(CudaStreams, AReductionElsewhereIsPartOfTheStep) {
+  CudaWorld world({.ranks = 2, .max_delay_us = kDelay});
+  world.run([](CudaRank& r) {
+    r.declare("here", {0});
+    r.declare("there", {1});
+    ASSERT_EQ(r.activate(), STEPGATE_OK) << gate::last_error();
+    for (int i = 1; i <= 4; ++i) {
+      const auto x = static_cast<float>(i) * 32768;
+      r.begin();
+      r.fill(0, {3 * x});
+      r.fill(1, {4 * x}, 0, r.side_stream());
+      r.reduce(1, r.side_stream());
+      r.reduce(0);
+      const CudaStep s = r.end_and_wait();
+      ASSERT_TRUE(s.applies()) << s.error;
+      EXPECT_EQ(s.decision.norm, 5 * i) << "step " << i;
+    }
+    EXPECT_EQ(r.gate().counters().ranges_rescanned, 0u);
+    EXPECT_EQ(r.gate().counters().ranges_missing, 0u);
+  });
+}
+
+TEST(CudaStreams, ALocalNanElsewhereIsNamed) {
+  CudaWorld world({.ranks = 2, .max_delay_us = kDelay});
+  world.run([](CudaRank& r) {
+    r.declare("there", {1});
+    ASSERT_EQ(r.activate(), STEPGATE_OK) << gate::last_error();
+    for (int i = 0; i < 4; ++i) {
+      r.begin();
+      r.fill(1, {i % 2 == 1 && r.rank() == 1 ? NAN : 1.0f}, 0, r.side_stream());
+      r.reduce(1, r.side_stream());
+      const CudaStep s = r.end_and_wait();
+      EXPECT_EQ(s.decision.skip, i % 2);
+      EXPECT_EQ(s.decision.offender, i % 2 == 1 ? 1 : STEPGATE_RANK_UNKNOWN) << "step " << i + 1;
+    }
+  });
+}
+
+// What no hook saw is read after what the other streams carry.
+TEST(CudaStreams, ARangeThatIsNotFinalIsReadAfterItsReduction) {
+  CudaWorld world({.ranks = 2, .max_delay_us = kDelay});
+  world.run([](CudaRank& r) {
+    r.declare("there", {1}, [](gate::RangeSpec& s) { s.is_final = false; });
+    ASSERT_EQ(r.activate(), STEPGATE_OK) << gate::last_error();
+    for (int i = 1; i <= 3; ++i) {
+      r.begin();
+      r.fill(1, {32768.0f * static_cast<float>(i)}, 0, r.side_stream());
+      r.reduce(1, r.side_stream());
+      EXPECT_EQ(r.end_and_wait().decision.norm, i);
+    }
+  });
+}
+
+TEST(CudaStreams, AStepMayMoveFromStreamToStream) {
+  CudaWorld world({.ranks = 1, .max_delay_us = kDelay});
+  world.run([](CudaRank& r) {
+    r.declare("bucket", {0});
+    ASSERT_EQ(r.activate(), STEPGATE_OK) << gate::last_error();
+    for (int i = 1; i <= 4; ++i) {
+      const bool swap = i % 2 == 0;
+      const device::Stream first = swap ? r.side_stream() : r.stream();
+      const device::Stream last = swap ? r.stream() : r.side_stream();
+      ASSERT_EQ(r.gate().step_begin(first), STEPGATE_OK);
+      r.fill(0, {65536.0f * static_cast<float>(i)}, 0, first);
+      r.reduce(0, first);
+      ASSERT_EQ(r.gate().step_end(0, last), STEPGATE_OK) << gate::last_error();
+      const CudaStep s = r.wait();
+      EXPECT_EQ(s.decision.norm, i);
+      EXPECT_EQ(s.decision.step, static_cast<std::uint64_t>(i));
+    }
+  });
+}
+
+// ---- non-blocking communicators
+
+TEST(CudaNonBlocking, IsReadOnceItIsLaunched) {
+  CudaWorld world({.ranks = 2});
+  world.run([](CudaRank& r) {
+    r.declare("bucket", {0});
+    ASSERT_EQ(r.activate(), STEPGATE_OK) << gate::last_error();
+    r.nccl().set_delay(r.rank(), 20000);
+    for (int i = 1; i <= 2; ++i) {
+      r.begin();
+      r.fill(0, {32768.0f * static_cast<float>(i)});
+      ASSERT_EQ(r.reduce(0), ncclInProgress);
+      const CudaStep s = r.end_and_wait();
+      ASSERT_TRUE(s.applies()) << s.error;
+      EXPECT_EQ(s.decision.norm, i) << "a scan ran ahead of the reduction";
+    }
+    EXPECT_EQ(r.gate().counters().reductions_scanned[0], 2u);
+    EXPECT_EQ(r.gate().counters().ranges_rescanned, 0u);
+  });
+}
+
+TEST(CudaNonBlocking, TheJobsOwnQuestionFlushes) {
+  CudaWorld world({.ranks = 2});
+  world.run([](CudaRank& r) {
+    r.declare("bucket", {0});
+    ASSERT_EQ(r.activate(), STEPGATE_OK) << gate::last_error();
+    r.nccl().set_delay(r.rank(), 5000);
+    r.begin();
+    r.fill(0, {32768});
+    ASSERT_EQ(r.reduce(0), ncclInProgress);
+    while (r.nccl().async_error(r.rank()) == ncclInProgress) std::this_thread::yield();
+    // From a thread that issued nothing: nothing is enqueued.
+    std::thread([&] { r.gate().settled(r.comm()); }).join();
+    EXPECT_EQ(r.gate().counters().reductions_scanned[0], 0u);
+    r.gate().settled(r.comm());
+    EXPECT_EQ(r.gate().counters().reductions_scanned[0], 1u);
+    EXPECT_EQ(r.end_and_wait().decision.norm, 1);
+  });
+}
+
+TEST(CudaNonBlocking, WhatAnotherThreadIssuedIsReadAtTheEnd) {
+  CudaWorld world({.ranks = 2});
+  world.run([](CudaRank& r) {
+    r.declare("bucket", {0});
+    ASSERT_EQ(r.activate(), STEPGATE_OK) << gate::last_error();
+    r.nccl().set_delay(r.rank(), 5000);
+    r.begin();
+    r.fill(0, {32768});
+    std::thread([&] { EXPECT_EQ(r.reduce(0), ncclInProgress); }).join();
+    EXPECT_EQ(r.end_and_wait().decision.norm, 1);
+    EXPECT_EQ(r.gate().counters().ranges_rescanned, 1u);
+  });
+}
+
+// A communicator that goes takes with it the word on what it had pending: that step is skipped on all ranks.
+TEST(CudaNonBlocking, ACommunicatorThatGoesVetoesWhatItHadPending) {
+  CudaWorld world({.ranks = 2});
+  world.run([](CudaRank& r) {
+    r.declare("bucket", {0});
+    ASSERT_EQ(r.activate(), STEPGATE_OK) << gate::last_error();
+    r.begin();
+    r.fill(0, {1});
+    Reduction op = r.reduction(0, r.stream());
+    op.comm = r.nccl().second_comm(r.rank());
+    r.gate().before(op);
+    r.gate().after(op, stepgate::Outcome::kPending);
+    r.gate().comm_retired(op.comm);
+    const CudaStep s = r.end_and_wait();
+    EXPECT_EQ(s.decision.skip, 1);
+    EXPECT_EQ(s.decision.reason, STEPGATE_REASON_VETO);
+    // The pointer comes back as another communicator, which owes nothing.
+    r.begin();
+    r.fill(0, {32768});
+    r.reduce(0);
+    EXPECT_TRUE(r.end_and_wait().applies());
+  });
+}
+
+}  // namespace
+}  // namespace stepgate::test
