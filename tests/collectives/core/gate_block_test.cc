@@ -72,6 +72,72 @@ TEST(GateBlockTest, CountedLiveFactorAndSet) {
   EXPECT_EQ(f[kSumElements], 4);
 }
 
+// A live slot whose statistics are another step's is no gradient of this one.
+TEST(GateBlockTest, ASlotOfAnotherStepVetoes) {
+  for (const std::uint64_t stamp : {std::uint64_t{1}, std::uint64_t{3}, kNeverScanned}) {
+    GateBlock g = alone();
+    begin_step(g);
+    begin_step(g);
+    RangeSlot fresh = slot_of({3});
+    fresh.reduced_step = 2;
+    RangeSlot unstamped = slot_of({4});
+    RangeSlot old = slot_of({100, kNan});
+    old.reduced_step = stamp;
+    EXPECT_EQ(summarize(g, {fresh, unstamped})[kSumVeto], 0);
+    const Fields f = summarize(g, {fresh, unstamped, old});
+    EXPECT_EQ(f[kSumVeto], 1);
+    EXPECT_EQ(f[kSumNan], 0) << "its figures are not counted";
+    EXPECT_EQ(f[kSumElements], 2);
+    decide_set(g, 0, f.data());
+    EXPECT_EQ(g.sets[0].decision.reason, Reason::kVeto);
+    old.live = 0;
+    EXPECT_EQ(summarize(g, {fresh, old})[kSumVeto], 0) << "absent this step";
+    old.live = 1;
+    old.set = 1;
+    EXPECT_EQ(summarize(g, {fresh, old})[kSumVeto], 0) << "another set's";
+    EXPECT_EQ(g.veto, 0u) << "nothing stays";
+  }
+}
+
+TEST(GateBlockTest, ALocalScanOfAnotherStepAttributesNothing) {
+  GateBlock g = alone();
+  g.attributing = 1;
+  begin_step(g);
+  RangeSlot r = slot_of({3});
+  r.reduced_step = r.local_step = 1;
+  EXPECT_EQ(summarize(g, {r})[kSumAttributing], 1);
+  r.local_step = kNeverScanned;
+  EXPECT_EQ(summarize(g, {r})[kSumAttributing], 0);
+  EXPECT_EQ(summarize(g, {r})[kSumVeto], 0);
+  r.live = 0;
+  EXPECT_EQ(summarize(g, {r})[kSumAttributing], 1) << "not reduced this step";
+  r.live = 1;
+  r.local_step = kUnstamped;
+  EXPECT_EQ(summarize(g, {r})[kSumAttributing], 1) << "whoever wrote it vouches for it";
+}
+
+TEST(GateBlockTest, ClearLocalLeavesTheRest) {
+  RangeSlot slots[2] = {slot_of({3}), slot_of({4, kNan})};
+  for (RangeSlot& r : slots) {
+    r.local = r.reduced;
+    r.first_bad_segment = 5;
+    r.reduced_step = r.local_step = 9;
+  }
+  const RangeSlot before = slots[1];
+  clear_local(slots, 2);
+  for (const RangeSlot& r : slots) {
+    EXPECT_EQ(r.local.elements, 0u);
+    EXPECT_EQ(r.local.nan, 0u);
+    EXPECT_EQ(r.local.sum_squares, 0.0);
+    EXPECT_EQ(r.first_bad_segment, -1);
+    EXPECT_EQ(r.reduced_step, 9u);
+    EXPECT_EQ(r.local_step, 9u);
+  }
+  EXPECT_EQ(slots[1].reduced.nan, before.reduced.nan);
+  EXPECT_EQ(slots[1].reduced.elements, 2u);
+  EXPECT_EQ(slots[1].largest_storable, before.largest_storable);
+}
+
 TEST(GateBlockTest, UnscaledSumIsHeldBeyondFp64OnlyAsAFlag) {
   GateBlock g = alone();
   begin_step(g);

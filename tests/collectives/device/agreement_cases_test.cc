@@ -100,8 +100,13 @@ class Ranks {
     double sums[kSummaryFields] = {};
     for (Rank& r : ranks_) {
       r.slot.reduced = scan(r);
-      EXPECT_EQ(host_.begin_step(nullptr, r.block.get()), Code::kOk);
-      EXPECT_EQ(host_.summarize(nullptr, r.block.get(), 0, &r.slot, 1, r.fields), Code::kOk);
+      EXPECT_EQ(host_.begin_step(nullptr, {.g = r.block.get()}), Code::kOk);
+      const device::Summarize job{.g = r.block.get(),
+                                  .slots = &r.slot,
+                                  .slot_count = 1,
+                                  .fields = r.fields,
+                                  .attributing = r.block->attributing != 0};
+      EXPECT_EQ(host_.summarize(nullptr, job), Code::kOk);
       for (int i = 0; i < kSummaryFields; ++i) sums[i] += r.fields[i];
     }
     for (Rank& r : ranks_) EXPECT_EQ(host_.decide(nullptr, r.block.get(), 0, sums), Code::kOk);

@@ -254,7 +254,8 @@ bool DeviceJob::enqueue_step(Spoil spoil, std::string* error) {
                                 .slots = slots_.as<RangeSlot>(),
                                 .slot_count = static_cast<std::uint32_t>(ranges_.size()),
                                 .mirror = begun_.as<GateBlock>()};
-  const bool known = device_.capture_state(stream_) != device::CaptureState::kUnknown;
+  const device::CaptureState state = device_.capture_state(stream_);
+  const bool known = state == device::CaptureState::kNone || state == device::CaptureState::kCapturing;
   return ok(known ? Code::kOk : Code::kDriver, "capture_state", error) &&
          ok(device_.begin_step(stream_, begin), "begin_step", error) && scans(error) &&
          ok(device_.record(stream_, mark_.get()), "record", error) &&

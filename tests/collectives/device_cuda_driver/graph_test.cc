@@ -1,6 +1,9 @@
 // Steps captured into graphs and replayed; what a capture forbids.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
+#include <new>
 #include <string>
 #include <vector>
 
@@ -74,6 +77,80 @@ TEST(CudaGraph, AWholeStepReplaysAsTheNextOne) {
     ASSERT_TRUE(job.collect(&trace, &error)) << error;
   }
   EXPECT_EQ(difference(trace, eager_on_host(plan)), "");
+}
+
+// Five replays are the steps one to five, each with a record of its own; scans that have run already in
+// a replay's step run no second time.
+TEST(CudaGraph, ReplaysAreStepsAndStampsHold) {
+  StandIn standin;
+  const auto cuda = standin.device();
+  ASSERT_NE(cuda, nullptr);
+  const JobStream stream(standin);
+  const Driver& d = stream.driver();
+  Held block(*cuda, sizeof(GateBlock), device::Memory::kDevice);
+  Held slot(*cuda, sizeof(RangeSlot), device::Memory::kMapped);  // the host looks on
+  Held fields(*cuda, sizeof(double) * kSummaryFields, device::Memory::kDevice);
+  Held ring(*cuda, sizeof(StepRecord) * kRingRecords, device::Memory::kMapped);
+  Held head(*cuda, sizeof(std::uint64_t), device::Memory::kMapped);
+  Held data(*cuda, 64, device::Memory::kMapped);
+  const GateBlock fresh = [] {
+    GateBlock g{};
+    g.params = default_params(ScalerRule::kTorch);
+    g.scaler = initial_state(g.params);
+    g.latched_scale = 1;
+    return g;
+  }();
+  GateBlock* g = block.as<GateBlock>();
+  ASSERT_EQ(cuda->copy_in(stream.get(), g, &fresh, sizeof fresh), device::Code::kOk);
+  new (slot.as<void>()) RangeSlot;
+  float* x = data.as<float>();
+  std::fill(x, x + 16, 65536.0f);
+  const device::Segment segment{x, 16};
+  device::Scan scan;
+  scan.segments = {&segment, 1};
+  scan.total = &slot.as<RangeSlot>()->reduced;
+  scan.epoch = &g->step;
+  scan.stamp = &slot.as<RangeSlot>()->reduced_step;
+  scan.unless_stamped = true;
+  scan.unscale_by = &g->latched_scale;
+  ASSERT_EQ(cuda->prepare(scan), device::Code::kOk);
+  device::FinishStep finish;
+  finish.g = g;
+  finish.decide_set = 0;
+  finish.fields = fields.as<double>();
+  finish.publish_sets = 1;
+  finish.slots = slot.as<RangeSlot>();
+  finish.slot_count = 1;
+  finish.ring = {ring.as<StepRecord>(), head.as<std::uint64_t>()};
+
+  GraphHandle graph = nullptr;
+  ASSERT_EQ(d.call(d.api().StreamBeginCapture, handle(stream), CaptureMode::kGlobal), Result::kSuccess);
+  EXPECT_EQ(cuda->capture_state(stream.get()), device::CaptureState::kCapturing);
+  EXPECT_EQ(cuda->begin_step(stream.get(), {.g = g, .slots = slot.as<RangeSlot>(), .slot_count = 1}),
+            device::Code::kOk);
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(cuda->scan(stream.get(), scan), device::Code::kOk);
+  EXPECT_EQ(cuda->scan_all(stream.get(), {&scan, 1}), device::Code::kOk);
+  EXPECT_EQ(cuda->summarize(
+                stream.get(),
+                {.g = g, .slots = slot.as<RangeSlot>(), .slot_count = 1, .fields = fields.as<double>()}),
+            device::Code::kOk);
+  EXPECT_EQ(cuda->finish_step(stream.get(), finish), device::Code::kOk);
+  ASSERT_EQ(d.call(d.api().StreamEndCapture, handle(stream), &graph), Result::kSuccess);
+  const Replay replay(d, graph);
+  for (std::uint64_t step = 1; step <= 5; ++step) {
+    ASSERT_EQ(replay.launch(handle(stream)), Result::kSuccess);
+    ASSERT_EQ(cuda->synchronize(stream.get()), device::Code::kOk);
+    // Divided once a step, whatever the number of scans: by the scale that this step latched.
+    EXPECT_EQ(x[7], std::ldexp(65536.0f, -16 * static_cast<int>(step))) << step;
+    EXPECT_EQ(slot.as<RangeSlot>()->reduced_step, step);
+    ASSERT_EQ(*head.as<std::uint64_t>(), step);
+    const StepRecord& r = ring.as<StepRecord>()[step - 1];
+    EXPECT_EQ(r.step, step);
+    EXPECT_EQ(r.sequence, step);
+    EXPECT_EQ(r.decision.skip, 0u);
+    EXPECT_EQ(r.scaler.growth_tracker, static_cast<std::int64_t>(step));
+    EXPECT_EQ(r.local_sum.abs_max, std::ldexp(65536.0, -16 * static_cast<int>(step - 1)));
+  }
 }
 
 class Capture : public testing::Test {

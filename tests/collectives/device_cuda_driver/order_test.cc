@@ -118,7 +118,7 @@ TEST_F(CudaCapture, StateIsTheStreams) {
   EXPECT_EQ(cuda_->capture_state(nullptr), CaptureState::kNone);  // it does not wait for that one
   EXPECT_EQ(end(other_), Result::kSuccess);
   standin_.control().fail("cuStreamIsCapturing", 0, 719, 1);
-  EXPECT_EQ(cuda_->capture_state(other_.get()), CaptureState::kUnknown);
+  EXPECT_EQ(cuda_->capture_state(other_.get()), CaptureState::kFailed);
   EXPECT_EQ(std::string(cuda_->last_error()),
             "capture_state: cuStreamIsCapturing: CUDA_ERROR_LAUNCH_FAILED (719)");
 }
