@@ -34,7 +34,7 @@ expect_red() {
 }
 
 mkdir -p "$place"
-filters=StepKernels.VetoSkipsAndIsSeen:Types/ScanKernels.AnyGridAndGroupSize/bf16
+filters=StepKernels.VetoSkipsAndIsSeen:StepKernels.FinishDoesItAll:Types/ScanKernels.AnyGridAndGroupSize/bf16
 if run none "" "$filters"; then
   echo "ok: green as it is"
 else
@@ -42,6 +42,8 @@ else
   exit 1
 fi
 expect_red syncthreads STEPGATE_MUTATE_NO_SYNCTHREADS StepKernels.VetoSkipsAndIsSeen
+expect_red begin STEPGATE_MUTATE_NO_BEGIN_BARRIER StepKernels.VetoSkipsAndIsSeen
+expect_red finish STEPGATE_MUTATE_NO_FINISH_BARRIER StepKernels.FinishDoesItAll
 expect_red syncwarp STEPGATE_MUTATE_NO_SYNCWARP Types/ScanKernels.AnyGridAndGroupSize/bf16
 expect_red threadfence STEPGATE_MUTATE_NO_THREADFENCE Types/ScanKernels.AnyGridAndGroupSize/bf16
 exit "$wrong"

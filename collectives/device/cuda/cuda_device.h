@@ -6,8 +6,9 @@
 //   device->scan(stream, {.segments = parameters, .stored = ElementType::kBf16, .total = stats});
 //
 // A stream is a CUstream of the device's primary context, or nullptr for its legacy default one.
-// Every operation is one launch or copy (a scan: one per 192 segments; a copy_in: one per 3.5 KiB). It
-// allocates nothing, waits for nothing and asks no event. The caller's current context is restored.
+// Every operation is one launch or copy (a scan: one per 192 segments; a copy_in: one per 3.5 KiB;
+// observe_update: one of each; record and wait: one call each). It allocates nothing, waits for nothing and
+// asks no event. The caller's current context is restored.
 // kDriver after the first of several launches: what was enqueued so far only touched the results that
 // the operation was to write.
 //

@@ -96,6 +96,19 @@ TEST_P(ScanKernels, OneElementFillsAll) {
   }
 }
 
+// Subnormals of every size, of the stored type and of the compute type, and one normal among them.
+TEST_P(ScanKernels, AllSubnormal) {
+  for (const ElementType compute : {stored(), ElementType::kFp16}) {
+    const double smallest = smallest_normal(compute);
+    std::vector<double> values(8192 + 300);
+    for (double& v : values) v = smallest * (static_cast<double>(random_() % 4095 + 1) / 4096);
+    Elements e = encode_all(stored(), values);
+    expect_equal(e, compute);
+    e[8192 + 13] = encode(stored(), 2 * smallest);
+    expect_equal(e, compute);
+  }
+}
+
 TEST_P(ScanKernels, OneBadElementAnywhere) {
   const std::uint64_t infinity = infinity_bits(stored());
   const std::uint64_t bad[] = {infinity,

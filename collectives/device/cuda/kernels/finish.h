@@ -78,7 +78,9 @@ STEPGATE_DEVICE void finish(const FinishArguments& a) {
   }
   if (threadIdx.x == 0) close_for_readers(a, head, turn);
   __threadfence_system();
+#if !defined(STEPGATE_MUTATE_NO_FINISH_BARRIER)
   __syncthreads();
+#endif
   __threadfence_system();
   copy_records(a, head, shared.records);
   if (a.table_stamps != nullptr) copy_words_out(a.table[turn], slots, a.slot_count * kSlotWords);

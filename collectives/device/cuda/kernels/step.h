@@ -44,7 +44,9 @@ STEPGATE_DEVICE void begin(const BeginArguments& a) {
   if (threadIdx.x == 0) begin_step(*a.block);
   for (std::uint32_t i = threadIdx.x; i < a.slot_count; i += blockDim.x) clear_local(a.slots + i, 1);
   if (a.mirror == nullptr) return;
+#if !defined(STEPGATE_MUTATE_NO_BEGIN_BARRIER)
   __syncthreads();
+#endif
   copy_words_out(a.mirror, a.block, kBlockWords);
 }
 
