@@ -83,6 +83,7 @@ enum class CaptureMode : int { kGlobal = 0, kThreadLocal = 1, kRelaxed = 2 };
 enum class CaptureStatus : int { kNone = 0, kActive = 1, kInvalidated = 2 };
 enum class SymbolStatus : int { kFound = 0, kNotFound = 1, kVersionTooOld = 2 };
 
+inline constexpr unsigned kMemAttachGlobal = 1;
 inline constexpr unsigned kHostAllocPortable = 1;
 inline constexpr unsigned kHostAllocDeviceMap = 2;
 inline constexpr unsigned kStreamNonBlocking = 1;
@@ -142,6 +143,9 @@ inline constexpr int kAbiVersion = 12000;
 #define STEPGATE_CUDA_OPTIONAL(X)                                                                         \
   X(GetErrorString, "", (Result error, const char** text))                                                \
   X(FuncLoad, "", (FunctionHandle function))                                                              \
+  X(MemAllocManaged, "", (DevicePtr * memory, std::size_t bytes, unsigned flags))                         \
+  X(MemHostRegister, "_v2", (void* memory, std::size_t bytes, unsigned flags))                            \
+  X(MemHostUnregister, "", (void* memory))                                                                \
   X(MemcpyAsync, "", (DevicePtr to, DevicePtr from, std::size_t bytes, StreamHandle stream))              \
   X(StreamQuery, "", (StreamHandle stream))                                                               \
   X(EventQuery, "", (EventHandle event))                                                                  \

@@ -40,7 +40,7 @@ std::string whole_life(const StandIn& standin, const JobPlan& plan, JobTrace* tr
 bool harmless(const std::string& call) {
   for (const char* name : {"cuDevicePrimaryCtxRelease_v2", "cuCtxPopCurrent_v2", "cuCtxPushCurrent_v2",
                            "cuCtxGetCurrent", "cuMemFree_v2", "cuMemFreeHost", "cuModuleUnload",
-                           "cuStreamDestroy_v2", "cuThreadExchangeStreamCaptureMode"}) {
+                           "cuStreamDestroy_v2", "cuEventDestroy_v2", "cuThreadExchangeStreamCaptureMode"}) {
     if (call == name) return true;
   }
   return false;

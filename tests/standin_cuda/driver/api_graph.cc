@@ -13,7 +13,9 @@ Result ThreadExchangeStreamCaptureMode(CaptureMode* mode) {
 
 Result StreamIsCapturing(StreamHandle stream, CaptureStatus* status) {
   return entry("cuStreamIsCapturing", [&] {
-    return world().capturing(world().stream(stream), status) ? Result::kSuccess : Result::kInvalidHandle;
+    CUstream_st* found = world().stream(stream);
+    if (!world().capturing(found, status)) return Result::kInvalidHandle;
+    return world().implicated(found) ? Result::kStreamCaptureImplicit : Result::kSuccess;
   });
 }
 

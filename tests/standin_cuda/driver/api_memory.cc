@@ -73,17 +73,18 @@ Result free_memory(Kind kind, void* memory) {
 }
 
 Result attribute_of(void* value, PointerAttribute attribute, const Block& block, std::uintptr_t at) {
-  const bool device = block.kind == Kind::kDevice;
+  const bool host = block.kind == Kind::kPinned || block.kind == Kind::kRegistered;
+  const bool managed = block.kind == Kind::kManaged;
   const auto put = [value](auto x) {
     std::memcpy(value, &x, sizeof x);
     return Result::kSuccess;
   };
   switch (attribute) {
     case PointerAttribute::kContext: return put(world().context(block.device));
-    case PointerAttribute::kMemoryType: return put(device ? MemoryType::kDevice : MemoryType::kHost);
+    case PointerAttribute::kMemoryType: return put(host ? MemoryType::kHost : MemoryType::kDevice);
     case PointerAttribute::kDevicePointer: return put(DevicePtr{at});
-    case PointerAttribute::kHostPointer: return device ? Result::kInvalidValue : put(at);
-    case PointerAttribute::kIsManaged: return put(0u);
+    case PointerAttribute::kHostPointer: return host || managed ? put(at) : Result::kInvalidValue;
+    case PointerAttribute::kIsManaged: return put(static_cast<unsigned>(managed));
     case PointerAttribute::kDeviceOrdinal: return put(block.device);
   }
   return Result::kInvalidValue;
@@ -102,7 +103,40 @@ Result MemAlloc(DevicePtr* memory, std::size_t bytes) {
 
 Result MemFree(DevicePtr memory) {
   return entry(
-      "cuMemFree_v2", [&] { return free_memory(Kind::kDevice, pointer(memory)); }, true);
+      "cuMemFree_v2",
+      [&] {
+        Block block;
+        std::uintptr_t start = 0;
+        const bool managed =
+            world().memory().find(pointer(memory), &block, &start) && block.kind == Kind::kManaged;
+        return free_memory(managed ? Kind::kManaged : Kind::kDevice, pointer(memory));
+      },
+      true);
+}
+
+Result MemAllocManaged(DevicePtr* memory, std::size_t bytes, unsigned flags) {
+  return entry("cuMemAllocManaged", [&] {
+    if (flags != kMemAttachGlobal) return Result::kInvalidValue;
+    void* found = nullptr;
+    const Result r = allocate(Kind::kManaged, &found, bytes);
+    if (r == Result::kSuccess) *memory = address(found);
+    return r;
+  });
+}
+
+Result MemHostRegister(void* memory, std::size_t bytes, unsigned) {
+  return entry("cuMemHostRegister_v2", [&] {
+    if (World::current() == nullptr) return Result::kInvalidContext;
+    if (memory == nullptr || bytes == 0) return Result::kInvalidValue;
+    if (const Result r = world().unsafe_now(); r != Result::kSuccess) return r;
+    const bool taken = world().memory().adopt(World::current()->device, memory, bytes);
+    return taken ? Result::kSuccess : world().misuse(Result::kInvalidValue);
+  });
+}
+
+Result MemHostUnregister(void* memory) {
+  return entry(
+      "cuMemHostUnregister", [&] { return free_memory(Kind::kRegistered, memory); }, true);
 }
 
 Result MemHostAlloc(void** memory, std::size_t bytes, unsigned flags) {
@@ -121,7 +155,7 @@ Result MemHostGetDevicePointer(DevicePtr* alias, void* memory, unsigned flags) {
   return entry("cuMemHostGetDevicePointer_v2", [&] {
     Block block;
     std::uintptr_t start = 0;
-    if (flags != 0 || !world().memory().find(memory, &block, &start) || block.kind != Kind::kPinned) {
+    if (flags != 0 || !world().memory().find(memory, &block, &start) || block.kind == Kind::kDevice) {
       return world().misuse(Result::kInvalidValue);
     }
     *alias = address(memory);

@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 
 namespace stepgate::standin {
 namespace {
@@ -49,13 +50,26 @@ void* Memory::allocate(Kind kind, int device, std::size_t bytes) {
   return memory;
 }
 
+bool Memory::adopt(int device, void* memory, std::size_t bytes) {
+  const auto start = reinterpret_cast<std::uintptr_t>(memory);
+  const std::lock_guard lock(mutex_);
+  const auto next = blocks_.lower_bound(start);
+  if (next != blocks_.end() && next->first - start < bytes) return false;
+  if (next != blocks_.begin()) {
+    const auto& [before, block] = *std::prev(next);
+    if (start - before < block.bytes) return false;
+  }
+  blocks_[start] = {Kind::kRegistered, device, bytes, 0};
+  return true;
+}
+
 bool Memory::release(Kind kind, void* memory) {
   const std::lock_guard lock(mutex_);
   const auto it = blocks_.find(reinterpret_cast<std::uintptr_t>(memory));
   if (it == blocks_.end() || it->second.kind != kind) return false;
   if (it->second.mapped != 0) {
     munmap(memory, it->second.mapped);
-  } else {
+  } else if (kind != Kind::kRegistered) {
     std::free(memory);
   }
   blocks_.erase(it);
@@ -77,7 +91,7 @@ bool Memory::find(const void* address, Block* block, std::uintptr_t* start) cons
 void Memory::count(Account* account) const {
   const std::lock_guard lock(mutex_);
   for (const auto& [start, block] : blocks_) {
-    const bool device = block.kind == Kind::kDevice;
+    const bool device = block.kind == Kind::kDevice || block.kind == Kind::kManaged;
     (device ? account->device_blocks : account->pinned_blocks) += 1;
     (device ? account->device_bytes : account->pinned_bytes) += static_cast<std::int64_t>(block.bytes);
   }

@@ -14,7 +14,7 @@
 
 namespace stepgate::standin {
 
-enum class Kind { kDevice, kPinned };
+enum class Kind { kDevice, kPinned, kManaged, kRegistered };
 
 struct Block {
   Kind kind = Kind::kDevice;
@@ -27,6 +27,8 @@ class Memory {
  public:
   void set_guard(bool on);
   void* allocate(Kind kind, int device, std::size_t bytes);
+  // Host memory of the caller's, which stays the caller's. False where some of it is known already.
+  bool adopt(int device, void* memory, std::size_t bytes);
   // False for what is no allocation of this kind.
   bool release(Kind kind, void* memory);
   // The block that holds the address.

@@ -163,13 +163,8 @@ Result World::push_locked(CUstream_st* stream, std::function<void()> work, std::
     add_node(*stream->capture->graph, stream->frontier, std::move(work));
     return Result::kSuccess;
   }
-  // The NULL stream would have to wait for what a capture only keeps.
-  if (stream == &stream->context->null_stream) {
-    for (const auto& c : captures_) {
-      if (c->origin->blocking && c->origin->context == stream->context) {
-        return invalidate_locked(c.get(), Result::kStreamCaptureImplicit);
-      }
-    }
+  if (Capture* implied = implied_locked(stream); implied != nullptr) {
+    return invalidate_locked(implied, Result::kStreamCaptureImplicit);
   }
   for (Point& p : others_locked(*stream)) after.push_back(std::move(p));
   stream->queue->push(std::move(work), std::move(after));

@@ -95,6 +95,8 @@ class World {
   // What may not happen while something captures (allocations): refused, and the captures are lost.
   Result unsafe_now();
   bool capturing(CUstream_st* stream, device::cuda::CaptureStatus* status) const;
+  // The NULL stream, while a stream that it would have to wait for captures.
+  bool implicated(const CUstream_st* stream) const;
   Result begin_capture(CUstream_st* stream, device::cuda::CaptureMode mode);
   Result end_capture(CUstream_st* stream, CUgraph_st** graph);
   Result instantiate(CUgraph_st* graph, CUgraphExec_st** exec);
@@ -109,6 +111,7 @@ class World {
   Result misuse_locked(Result result);
   Result invalidate_locked(Capture* capture, Result result);
   Result push_locked(CUstream_st* stream, std::function<void()> work, std::vector<Point> after);
+  Capture* implied_locked(const CUstream_st* stream) const;
   std::vector<Point> others_locked(const CUstream_st& stream) const;
   std::shared_ptr<Queue> new_queue_locked();
 

@@ -39,6 +39,20 @@ bool World::capturing(CUstream_st* stream, CaptureStatus* status) const {
   return true;
 }
 
+// The NULL stream would have to wait for what a capture only keeps.
+Capture* World::implied_locked(const CUstream_st* stream) const {
+  if (stream != &stream->context->null_stream) return nullptr;
+  for (const auto& c : captures_) {
+    if (c->origin->blocking && c->origin->context == stream->context) return c.get();
+  }
+  return nullptr;
+}
+
+bool World::implicated(const CUstream_st* stream) const {
+  const std::lock_guard lock(mutex_);
+  return stream != nullptr && implied_locked(stream) != nullptr;
+}
+
 // The NULL stream cannot capture.
 Result World::begin_capture(CUstream_st* stream, CaptureMode mode) {
   const std::lock_guard lock(mutex_);
