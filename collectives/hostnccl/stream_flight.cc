@@ -156,6 +156,9 @@ Outcome StreamFlight::enqueue_all() {
   boarded_ = true;
   if (Outcome o = fork_lanes(); !o.ok()) return o;
   if (Outcome o = copy_in(); !o.ok()) return o;
+  // Every stream of a group is behind all of it: a buffer of one may be used on another.
+  if (Outcome o = join_lanes(); !o.ok()) return o;
+  if (Outcome o = fork_lanes(); !o.ok()) return o;
   if (Outcome o = take_last_places(); !o.ok()) return o;
   return enqueue_ends();
 }

@@ -4,7 +4,8 @@
 //   Outcome o = StreamFlight::enqueue(calls);
 //
 // With several streams the host function lies on the first one: it waits for the others by events and
-// they for it, so that a group cannot wait for itself. Copies stay on their own streams.
+// they for it, so that a group cannot wait for itself. Copies stay on their own streams, and at the end
+// every stream is behind the copies of all.
 //
 // Threads: enqueue in any; the host functions in the driver's, where no driver function is called.
 // Locks: order() of every staging, in one order (by address), while it enqueues; use() of the

@@ -1,18 +1,11 @@
 #include "tests/gpu/gated_job.h"
 
-#include <cstdlib>
-#include <cstring>
-
 namespace stepgate::gpu {
 
-GatedJob::GatedJob(Session* session, std::size_t elements)
-    : session_(session),
-      elements_(elements),
-      stream_(session != nullptr ? static_cast<cudaStream_t>(session->stream()) : nullptr) {
-  const std::size_t bytes = elements * sizeof(float);
-  void* memory = session != nullptr ? session->device().allocate(bytes, device::Memory::kDevice)
-                                    : std::aligned_alloc(256, (bytes + 255) / 256 * 256);
-  if (memory == nullptr) give_up("no memory for the gradients");
+GatedJob::GatedJob(Session& session, std::size_t elements)
+    : session_(session), elements_(elements), stream_(static_cast<cudaStream_t>(session.stream())) {
+  void* memory = session.device().allocate(elements * sizeof(float), device::Memory::kDevice);
+  if (memory == nullptr) give_up(session.device().last_error());
   gradients_ = static_cast<float*>(memory);
   make();
 }
@@ -23,11 +16,7 @@ GatedJob::~GatedJob() {
     stepgate_client_gate_destroy(gate_);
   }
   if (comm_ != nullptr) ncclCommDestroy(comm_);
-  if (session_ != nullptr) {
-    session_->device().release(gradients_, device::Memory::kDevice);
-  } else {
-    std::free(gradients_);
-  }
+  session_.device().release(gradients_, device::Memory::kDevice);
 }
 
 bool GatedJob::nccl_ok(const char* what, ncclResult_t result) {
@@ -76,14 +65,10 @@ void GatedJob::make() {
 
 void GatedJob::put(const std::vector<float>& gradients) {
   const std::size_t bytes = gradients.size() * sizeof(float);
-  if (session_ == nullptr) {
-    std::memcpy(gradients_, gradients.data(), bytes);
-    return;
+  if (session_.device().copy_in(stream_, gradients_, gradients.data(), bytes) != device::Code::kOk) {
+    give_up(session_.device().last_error());
   }
-  if (session_->device().copy_in(stream_, gradients_, gradients.data(), bytes) != device::Code::kOk) {
-    give_up(session_->device().last_error());
-  }
-  session_->wait();
+  session_.wait();
 }
 
 std::string GatedJob::step() {
@@ -105,12 +90,11 @@ std::string GatedJob::decide(stepgate_decision* decision) {
 
 stepgate_outputs_t GatedJob::outputs() {
   stepgate_outputs_t copy;
-  if (session_ == nullptr) return *outputs_;
-  session_->wait();
-  if (session_->device().copy_out(stream_, &copy, outputs_, sizeof copy) != device::Code::kOk) {
-    give_up(session_->device().last_error());
+  session_.wait();
+  if (session_.device().copy_out(stream_, &copy, outputs_, sizeof copy) != device::Code::kOk) {
+    give_up(session_.device().last_error());
   }
-  session_->wait();
+  session_.wait();
   return copy;
 }
 

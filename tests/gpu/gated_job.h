@@ -16,8 +16,7 @@ namespace stepgate::gpu {
 
 class GatedJob {
  public:
-  // session: nullptr for gradients in host memory.
-  GatedJob(Session* session, std::size_t elements);
+  GatedJob(Session& session, std::size_t elements);
   ~GatedJob();
   GatedJob(const GatedJob&) = delete;
   GatedJob& operator=(const GatedJob&) = delete;
@@ -41,7 +40,7 @@ class GatedJob {
   bool gate_ok(const char* what, stepgate_status status);
   void make();
 
-  Session* session_;
+  Session& session_;
   std::size_t elements_;
   cudaStream_t stream_ = nullptr;
   float* gradients_ = nullptr;

@@ -161,8 +161,6 @@ interception_part() {
     line interception "stepgate check of the bundle" fail "its table stands in the log"
   fi
   mapfile -t options < <(program_options)
-  # hostnccl's gradients are in host memory.
-  if [[ -n $standin ]]; then options+=(--host); fi
   with_driver env "LD_PRELOAD=$work/bundle/lib/libstepgate.so" STEPGATE_MODE=enforce STEPGATE_METRICS_PORT=0 \
     STEPGATE_ATTRIBUTION=on "$work/bin/interception" "${options[@]}"
 }

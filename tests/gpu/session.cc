@@ -37,8 +37,6 @@ Options options_from(int argc, char** argv) {
       o.standin = true;
     } else if (word == "--brief") {
       o.small = o.brief = true;
-    } else if (word == "--host") {
-      o.host = true;
     } else {
       give_up("unknown option " + word);
     }

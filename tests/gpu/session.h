@@ -24,9 +24,8 @@ struct Options {
   bool small = false;    // sizes for the CPU stand-in or for compute-sanitizer
   bool standin = false;  // the driver is the CPU stand-in: no speed counts
   bool brief = false;    // small, and only some cases: compute-sanitizer is slow
-  bool host = false;     // interception.cc alone: gradients in host memory
 };
-// --image F --baselines F --cub F --results F --small --brief --standin --host
+// --image F --baselines F --cub F --results F --small --brief --standin
 Options options_from(int argc, char** argv);
 
 class Session {

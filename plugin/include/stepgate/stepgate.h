@@ -129,9 +129,11 @@ typedef struct {
   const char* divergence; /* "report", "veto", "error" */
 } stepgate_gate_config;
 
-/* config may be NULL. STEPGATE_INVALID names the field, the value and what is allowed. */
+/* config may be NULL. The gate works on the CUDA device whose context is current in the calling thread, else
+ * on host memory (STEPGATE_DEVICE). Not while a stream is captured. STEPGATE_INVALID names the field, the value and what is allowed. */
 STEPGATE_API stepgate_status stepgate_gate_create(const stepgate_gate_config* config, stepgate_gate** gate);
-/* Waits for the gate's own work, ends its metrics, frees it. Not collective. NULL is allowed. */
+/* Waits for the gate's own work, ends its metrics, frees it. Not collective. NULL is allowed. What a captured
+ * graph may refer to stays until the process ends. */
 STEPGATE_API stepgate_status stepgate_gate_destroy(stepgate_gate* gate);
 
 /* Adds a communicator (ncclComm_t) to the ordered list that the built-in exchange uses. The first
@@ -234,14 +236,16 @@ typedef struct {
 
 /* Starts the next step: counts it, latches the loss scale of this backward. */
 STEPGATE_API stepgate_status stepgate_step_begin(stepgate_gate* gate, void* stream);
-/* The scale to multiply the loss with in the step that is open. Host value; with a CUDA device use
- * stepgate_outputs()->scale on the device instead. */
+/* The scale to multiply the loss with in the step that is open. Host memory only: on a CUDA device it is
+ * STEPGATE_UNSUPPORTED, for the host cannot know it without waiting; use stepgate_outputs()->scale there,
+ * or stepgate_state between steps. */
 STEPGATE_API stepgate_status stepgate_scale(stepgate_gate* gate, double* scale);
 /* This rank asks all ranks to skip the open step (its own loss was bad, say). */
 STEPGATE_API stepgate_status stepgate_veto(stepgate_gate* gate, void* stream);
 
-/* First half: scans what no hook covered, folds, writes STEPGATE_SUMMARY_FIELDS doubles (host memory,
- * or device memory on a GPU) and sets found_inf = 1. */
+/* First half: scans what no hook covered, folds, writes STEPGATE_SUMMARY_FIELDS doubles and sets
+ * found_inf = 1. On a GPU the array may lie in device memory (then it is summed on the stream, and may be
+ * captured) or on the host (then the caller waits for the stream before it sums). */
 STEPGATE_API stepgate_status stepgate_summarize(stepgate_gate* gate, uint32_t set, void* stream,
                                                 double* summary);
 /* Second half: reads the array of the set's last stepgate_summarize, by now summed over all ranks. */
@@ -251,7 +255,8 @@ STEPGATE_API stepgate_status stepgate_scaler_update(stepgate_gate* gate, void* s
 /* summarize, SUM over the built-in transport, decide, scaler update, for a gate with one set.
  * Collective, once a step on every rank, whatever its local flags say. */
 STEPGATE_API stepgate_status stepgate_step_end(stepgate_gate* gate, uint32_t set, void* stream);
-/* Waits for the set's decision. decision may be NULL. STEPGATE_RELEASED and STEPGATE_UNDECIDED come
+/* Waits for the set's decision: for the streams that the gate's calls were given. A caller that replays a
+ * captured step synchronises with the replay first. decision may be NULL. STEPGATE_RELEASED and STEPGATE_UNDECIDED come
  * with decision->skip = 1. */
 STEPGATE_API stepgate_status stepgate_step_wait(stepgate_gate* gate, uint32_t set,
                                                 stepgate_decision* decision);

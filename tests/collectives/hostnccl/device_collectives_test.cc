@@ -196,7 +196,6 @@ TEST(OnGuardedDevice, TheHostNeverTouchesDeviceMemory) {
   options.guard = true;
   StandIn standin(options);
   run_device_ranks(standin, 1, [&](Rank& r) {
-    constexpr std::size_t kCount = 100;
     DeviceMemory in(r.driver(), kCount * sizeof(float));
     DeviceMemory out(r.driver(), kCount * sizeof(float));
     r.set(in, kCount, 5);
@@ -206,7 +205,6 @@ TEST(OnGuardedDevice, TheHostNeverTouchesDeviceMemory) {
     EXPECT_TRUE(all_are(out.values<float>(r.stream(), kCount), 5));
   });
   run_device_ranks(standin, 3, [&](Rank& r) {
-    constexpr std::size_t kCount = 100;
     DeviceMemory data(r.driver(), kCount * sizeof(float));
     r.set(data, kCount, 1);
     for (int i = 0; i < 5; ++i) {

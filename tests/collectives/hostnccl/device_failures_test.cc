@@ -8,19 +8,6 @@
 namespace stepgate::hostnccl::test {
 namespace {
 
-constexpr std::size_t kCount = 1000;
-constexpr std::size_t kBytes = kCount * sizeof(float);
-
-ncclResult_t sum(const DeviceMemory& data, ncclComm_t comm, cudaStream_t stream) {
-  return ncclAllReduce(data.at(), data.at(), kCount, ncclFloat32, ncclSum, comm, stream);
-}
-
-ncclResult_t state_of(ncclComm_t comm) {
-  ncclResult_t state = ncclSuccess;
-  EXPECT_EQ(ncclCommGetAsyncError(comm, &state), ncclSuccess);
-  return state;
-}
-
 bool all_are_nan(const std::vector<float>& values) {
   return !values.empty() && std::all_of(values.begin(), values.end(), [](float v) { return std::isnan(v); });
 }

@@ -7,8 +7,6 @@
 namespace stepgate::hostnccl::test {
 namespace {
 
-constexpr std::size_t kCount = 500;
-constexpr std::size_t kBytes = kCount * sizeof(float);
 constexpr int kLaunchFailed = 719;
 
 // One thread drives both ranks of a communicator on one device, so that every call of the driver is one of

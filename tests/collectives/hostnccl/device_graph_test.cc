@@ -14,12 +14,7 @@ using device::cuda::GraphExecHandle;
 using device::cuda::GraphHandle;
 using device::cuda::Result;
 
-constexpr std::size_t kCount = 2000;
 constexpr std::size_t kLarge = 400'000;  // more than the staging that is there from the start
-
-ncclResult_t sum(const DeviceMemory& data, std::size_t count, ncclComm_t comm, cudaStream_t stream) {
-  return ncclAllReduce(data.at(), data.at(), count, ncclFloat32, ncclSum, comm, stream);
-}
 
 // What a rank enqueues between the beginning and the end of a capture. All ranks record at the same time: no
 // thread may allocate meanwhile.
@@ -61,8 +56,8 @@ TEST(DeviceGraph, EveryReplayRunsTheCollectiveAgain) {
       const Recording recording(
           r,
           [&] {
-            ASSERT_EQ(sum(data, kLarge, r.comm, r.stream()), ncclSuccess) << failure();
-            ASSERT_EQ(sum(data, kLarge, r.comm, r.stream()), ncclSuccess) << failure();
+            ASSERT_EQ(sum(data, r.comm, r.stream(), kLarge), ncclSuccess) << failure();
+            ASSERT_EQ(sum(data, r.comm, r.stream(), kLarge), ncclSuccess) << failure();
             data.copy_to(r.stream(), copy);
           },
           &meet);
@@ -74,7 +69,7 @@ TEST(DeviceGraph, EveryReplayRunsTheCollectiveAgain) {
       }
       // Others of the communicator in between keep their own buffers.
       r.set(data, kLarge, 1);
-      ASSERT_EQ(sum(data, kLarge, r.comm, r.stream()), ncclSuccess) << failure();
+      ASSERT_EQ(sum(data, r.comm, r.stream(), kLarge), ncclSuccess) << failure();
       recording.replay(r.stream());
       EXPECT_TRUE(all_are(copy.values<float>(r.stream(), kLarge), 27));
     }
@@ -100,8 +95,8 @@ TEST(DeviceGraph, GroupOverTwoStreamsOfOneCapture) {
             d.call(d.api().EventRecord, fork, r.stream());
             d.call(d.api().StreamWaitEvent, other.get(), fork, 0U);
             ASSERT_EQ(ncclGroupStart(), ncclSuccess);
-            ASSERT_EQ(sum(a, kCount, r.comm, r.stream()), ncclSuccess) << failure();
-            ASSERT_EQ(sum(b, kCount, r.comm, other.get()), ncclSuccess) << failure();
+            ASSERT_EQ(sum(a, r.comm, r.stream()), ncclSuccess) << failure();
+            ASSERT_EQ(sum(b, r.comm, other.get()), ncclSuccess) << failure();
             ASSERT_EQ(ncclGroupEnd(), ncclSuccess) << failure();
             d.call(d.api().EventRecord, join, other.get());
             d.call(d.api().StreamWaitEvent, r.stream(), join, 0U);
@@ -131,14 +126,14 @@ TEST(DeviceGraph, HalfACaptureIsRefused) {
         r,
         [&] {
           ASSERT_EQ(ncclGroupStart(), ncclSuccess);
-          ASSERT_EQ(sum(a, kCount, r.comm, r.stream()), ncclSuccess);
-          ASSERT_EQ(sum(b, kCount, r.comm, other.get()), ncclSuccess);
+          ASSERT_EQ(sum(a, r.comm, r.stream()), ncclSuccess);
+          ASSERT_EQ(sum(b, r.comm, other.get()), ncclSuccess);
           EXPECT_EQ(ncclGroupEnd(), ncclInvalidUsage);
           EXPECT_NE(failure().find("capture"), std::string::npos) << failure();
         },
         &meet);
     r.set(a, kCount, 1);
-    ASSERT_EQ(sum(a, kCount, r.comm, r.stream()), ncclSuccess) << "the communicator is whole: " << failure();
+    ASSERT_EQ(sum(a, r.comm, r.stream()), ncclSuccess) << "the communicator is whole: " << failure();
     EXPECT_TRUE(all_are(a.values<float>(r.stream(), kCount), 2));
   });
 }
@@ -170,7 +165,7 @@ TEST(DeviceGraph, ReplayOfABrokenCommunicatorEnds) {
     DeviceMemory data(r.driver(), kCount * sizeof(float));
     {
       const Recording recording(
-          r, [&] { ASSERT_EQ(sum(data, kCount, r.comm, r.stream()), ncclSuccess) << failure(); }, &meet);
+          r, [&] { ASSERT_EQ(sum(data, r.comm, r.stream()), ncclSuccess) << failure(); }, &meet);
       r.set(data, kCount, 1);
       recording.replay(r.stream());
       EXPECT_TRUE(all_are(data.values<float>(r.stream(), kCount), 2));

@@ -9,13 +9,6 @@
 namespace stepgate::hostnccl::test {
 namespace {
 
-constexpr std::size_t kCount = 2000;
-constexpr std::size_t kBytes = kCount * sizeof(float);
-
-ncclResult_t sum(const DeviceMemory& data, ncclComm_t comm, cudaStream_t stream) {
-  return ncclAllReduce(data.at(), data.at(), kCount, ncclFloat32, ncclSum, comm, stream);
-}
-
 // The communicators of run_device_ranks, and a second clique of the same ranks.
 class SecondClique {
  public:

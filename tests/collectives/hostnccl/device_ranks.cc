@@ -67,6 +67,16 @@ Stream::~Stream() {
   EXPECT_EQ(driver_.call(driver_.api().StreamDestroy, stream_), Result::kSuccess);
 }
 
+ncclResult_t sum(const DeviceMemory& data, ncclComm_t comm, cudaStream_t stream, std::size_t count) {
+  return ncclAllReduce(data.at(), data.at(), count, ncclFloat32, ncclSum, comm, stream);
+}
+
+ncclResult_t state_of(ncclComm_t comm) {
+  ncclResult_t state = ncclSuccess;
+  EXPECT_EQ(ncclCommGetAsyncError(comm, &state), ncclSuccess) << failure();
+  return state;
+}
+
 bool all_are(const std::vector<float>& values, float wanted) {
   return !values.empty() && std::all_of(values.begin(), values.end(), [&](float v) { return v == wanted; });
 }

@@ -107,6 +107,13 @@ class Stream {
   device::cuda::StreamHandle stream_ = nullptr;
 };
 
+// Most tests sum floats in place.
+inline constexpr std::size_t kCount = 2000;
+inline constexpr std::size_t kBytes = kCount * sizeof(float);
+ncclResult_t sum(const DeviceMemory& data, ncclComm_t comm, cudaStream_t stream, std::size_t count = kCount);
+// What ncclCommGetAsyncError says.
+ncclResult_t state_of(ncclComm_t comm);
+
 bool all_are(const std::vector<float>& values, float wanted);
 template <typename Condition>
 bool eventually(Condition condition) {

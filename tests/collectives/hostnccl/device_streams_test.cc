@@ -9,13 +9,6 @@
 namespace stepgate::hostnccl::test {
 namespace {
 
-constexpr std::size_t kCount = 3000;
-constexpr std::size_t kBytes = kCount * sizeof(float);
-
-ncclResult_t sum(const DeviceMemory& data, ncclComm_t comm, cudaStream_t stream) {
-  return ncclAllReduce(data.at(), data.at(), kCount, ncclFloat32, ncclSum, comm, stream);
-}
-
 TEST(DeviceStream, CallReturnsBeforeItsStreamGetsThere) {
   StandIn standin(devices());
   run_device_ranks(standin, 2, [&](Rank& r) {

@@ -11,15 +11,6 @@
 namespace stepgate::hostnccl::test {
 namespace {
 
-constexpr std::size_t kCount = 1000;
-constexpr std::size_t kBytes = kCount * sizeof(float);
-
-ncclResult_t state_of(ncclComm_t comm) {
-  ncclResult_t state = ncclSuccess;
-  EXPECT_EQ(ncclCommGetAsyncError(comm, &state), ncclSuccess) << failure();
-  return state;
-}
-
 // What the last call came to.
 ncclResult_t settle(ncclComm_t comm) {
   EXPECT_TRUE(eventually([&] { return state_of(comm) != ncclInProgress; }));
