@@ -5,11 +5,14 @@
 # line PART NAME STATE [NOTE]: one line of the results.
 line() { printf '%s\t%s\t%s\t\t\t%s\n' "$1" "$2" "$3" "${4:-}" >>"$results"; }
 
-# part NAME FUNCTION: what it prints is kept; that it ended badly is a line of its own.
+failures() { awk -F '\t' '$3 == "fail"' "$results" | wc -l; }
+
+# part NAME FUNCTION: what it prints is kept. One that ended badly without saying why is a failure too.
 part() {
-  local begin=$SECONDS
+  local begin=$SECONDS before
+  before=$(failures)
   echo "== $1"
-  if ! "$2" 2>&1 | tee "$work/$1.log"; then
+  if ! "$2" 2>&1 | tee "$work/$1.log" && [[ $(failures) == "$before" ]]; then
     line "$1" "the part ended well" fail "$(tail -n 3 "$work/$1.log" | tr '\t\n' '  ')"
   fi
   echo "== $1: $((SECONDS - begin)) s"
@@ -179,6 +182,8 @@ sanitizer_part() {
     elif timeout 100 "$path" "--tool=$tool" --error-exitcode=9 "$work/bin/correctness" "${options[@]}" --brief \
       --results /dev/null >"$work/$tool.log" 2>&1; then
       line sanitizer "compute-sanitizer $tool" pass
+    elif [[ $? == 124 ]]; then
+      line sanitizer "compute-sanitizer $tool" fail "it did not end within 100 s"
     elif grep -qE 'Device not supported|not supported on this|Unable to' "$work/$tool.log"; then
       line sanitizer "compute-sanitizer $tool" skip "the tool refuses this device"
     else
