@@ -1,5 +1,7 @@
 #include "tests/gpu/gated_job.h"
 
+#include "stepgate/client.h"
+
 namespace stepgate::gpu {
 
 GatedJob::GatedJob(Session& session, std::size_t elements)

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "collectives/nccl_abi/nccl_abi.h"
-#include "stepgate/client.h"
+#include "stepgate/stepgate.h"
 #include "tests/gpu/session.h"
 
 namespace stepgate::gpu {

@@ -12,6 +12,7 @@
 #include <memory>
 #include <thread>
 
+#include "stepgate/client.h"
 #include "tests/gpu/baselines.h"
 #include "tests/gpu/gated_job.h"
 #include "tests/gpu/inputs.h"
