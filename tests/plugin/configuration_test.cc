@@ -71,6 +71,7 @@ const std::vector<Row>& rows() {
       {"STEPGATE_UNSCALE", {"deferred", "apply"}, {"in_hook", "APPLY"}},
       {"STEPGATE_DIVERGENCE", {"report", "veto", "error"}, {"abort"}},
       {"STEPGATE_ATTRIBUTION", {"auto", "on", "off"}, {"true"}},
+      {"STEPGATE_DEVICE", {"auto", "host", "cuda"}, {"gpu", "cuda:0"}},
       {"STEPGATE_ACTIVATION_TIMEOUT", {"0.5", "600"}, {"0", "-1", "never"}},
       {"STEPGATE_METRICS", {"on", "off"}, {"yes"}},
       {"STEPGATE_METRICS_ADDR", {"0.0.0.0", "localhost"}, {"garbage", "::1", "1.2.3", "300.1.1.1"}},
