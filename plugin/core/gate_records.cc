@@ -155,7 +155,6 @@ void Gate::collect_ranges_locked() {
 // Whether the device has begun no step after the one whose table was taken: what scans write per segment
 // is still that step's.
 bool Gate::still_in_step_locked() const {
-  std::atomic_thread_fence(std::memory_order_acquire);
   return std::atomic_ref<std::uint64_t>(mirror_.get()->step).load(std::memory_order_acquire) == table_taken_;
 }
 
@@ -166,7 +165,7 @@ void Gate::collect_offenders_locked(std::uint32_t id, const RangeSlot& slot) {
   auto* copy = reinterpret_cast<std::uint64_t*>(stats.data());
   for (std::size_t i = 0; words != nullptr && i < stats.size() * sizeof(GradStats) / sizeof *copy; ++i) {
     copy[i] = std::atomic_ref<std::uint64_t>(const_cast<std::uint64_t&>(words[i])).load(
-        std::memory_order_relaxed);
+        std::memory_order_acquire);  // before the look at the step below
   }
   if (!still_in_step_locked()) {
     // The next step's scans have begun to write there: what the table itself says is left.
