@@ -38,7 +38,7 @@ Outcome StreamFlight::enqueue(const std::vector<Call>& calls) {
   if (outcome.ok()) {
     outcome = flight->launch(flight);
   } else {
-    for (const Piece& piece : flight->pieces_) flight->lanes_[piece.lane].staging->give_back(piece.buffer);
+    flight->give_buffers_back();
   }
   flight->destroy_events();
   return outcome;
@@ -58,11 +58,12 @@ Outcome StreamFlight::prepare(const std::vector<Call>& calls) {
 Outcome StreamFlight::add(const Call& call) {
   std::shared_ptr<Staging> staging;
   if (Outcome o = call.comm->staging(cuda_, call.place.context, &staging); !o.ok()) return o;
-  Piece piece{call, {}, extent_of(call.request, call.comm->rank(), call.comm->size()), 0, nullptr};
+  Piece piece{call,          {},     extent_of(call.request, call.comm->rank(), call.comm->size()), 0,
+              staging.get(), nullptr};
   const std::size_t bytes = std::max(piece.extent.send_bytes, piece.extent.recv_bytes);
   if (Outcome o = staging->take(bytes, &piece.buffer); !o.ok()) return o;
   piece.staged = in_buffer(call, piece.extent, piece.buffer);
-  piece.lane = lane_of(staging.get(), call.stream);
+  piece.lane = lane_of(staging->context(), call.stream);
   pieces_.push_back(std::move(piece));
   const auto place =
       std::lower_bound(stagings_.begin(), stagings_.end(), staging,
@@ -71,18 +72,22 @@ Outcome StreamFlight::add(const Call& call) {
   return success();
 }
 
-std::size_t StreamFlight::lane_of(Staging* staging, cuda::Stream stream) {
+void StreamFlight::give_buffers_back() noexcept {
+  for (const Piece& piece : pieces_) piece.staging->give_back(piece.buffer);
+}
+
+std::size_t StreamFlight::lane_of(cuda::Context context, cuda::Stream stream) {
   const auto found = std::find_if(lanes_.begin(), lanes_.end(), [&](const Lane& lane) {
-    return lane.stream == stream && lane.staging->context() == staging->context();
+    return lane.stream == stream && lane.context == context;
   });
   if (found != lanes_.end()) return static_cast<std::size_t>(found - lanes_.begin());
-  lanes_.push_back({staging, stream, nullptr, false});
+  lanes_.push_back({context, stream, nullptr, false});
   return lanes_.size() - 1;
 }
 
 template <typename Function>
 Outcome StreamFlight::on(const Lane& lane, const char* name, Function function) const {
-  const ContextScope scope(cuda_, lane.staging->context());
+  const ContextScope scope(cuda_, lane.context);
   if (!scope.outcome().ok()) return scope.outcome();
   return cuda_.told(function(), name);
 }
@@ -141,7 +146,7 @@ Outcome StreamFlight::enqueue_all() {
   if (!recorded_) {
     for (const auto& staging : stagings_) {
       const Lane& first = lanes_.front();
-      const ContextScope scope(cuda_, first.staging->context());
+      const ContextScope scope(cuda_, first.context);
       if (!scope.outcome().ok()) return scope.outcome();
       if (Outcome o = staging->follow_last(first.stream); !o.ok()) return o;
     }
@@ -223,9 +228,8 @@ Outcome StreamFlight::fork_lanes() {
 Outcome StreamFlight::take_last_places() {
   if (recorded_) return success();
   for (const auto& staging : stagings_) {
-    const auto own = std::find_if(pieces_.begin(), pieces_.end(), [&](const Piece& piece) {
-      return lanes_[piece.lane].staging->context() == staging->context();
-    });
+    const auto own = std::find_if(pieces_.begin(), pieces_.end(),
+                                  [&](const Piece& piece) { return piece.staging == staging.get(); });
     const ContextScope scope(cuda_, staging->context());
     if (!scope.outcome().ok()) return scope.outcome();
     if (Outcome o = staging->be_last(lanes_[own->lane].stream); !o.ok()) return o;
@@ -291,9 +295,7 @@ void StreamFlight::one_less() noexcept {
 }
 
 void StreamFlight::end() noexcept {
-  if (!recorded_ && !stranded_) {
-    for (const Piece& piece : pieces_) lanes_[piece.lane].staging->give_back(piece.buffer);
-  }
+  if (!recorded_ && !stranded_) give_buffers_back();
   const std::shared_ptr<StreamFlight> self = std::move(self_);  // last: this object may go with it
   const std::vector<std::shared_ptr<Staging>> stagings = stagings_;
   for (const auto& staging : stagings) staging->end_flight();

@@ -38,11 +38,12 @@ class StreamFlight {
     Request staged;  // the same in the pinned buffer, in place
     Extent extent;
     std::size_t lane = 0;
+    Staging* staging = nullptr;  // of the call's communicator
     std::byte* buffer = nullptr;
   };
-  // A stream as one context sees it.
+  // A stream as one context sees it, shared by all communicators on it.
   struct Lane {
-    Staging* staging = nullptr;
+    cuda::Context context = nullptr;
     cuda::Stream stream = nullptr;
     cuda::Event event = nullptr;
     bool ends = false;  // its last host function is enqueued
@@ -52,7 +53,8 @@ class StreamFlight {
 
   Outcome prepare(const std::vector<Call>& calls);
   Outcome add(const Call& call);
-  std::size_t lane_of(Staging* staging, cuda::Stream stream);
+  std::size_t lane_of(cuda::Context context, cuda::Stream stream);
+  void give_buffers_back() noexcept;
   Outcome read_capture();
   Outcome make_events();
   void destroy_events();

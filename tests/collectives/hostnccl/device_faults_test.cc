@@ -140,5 +140,46 @@ TEST_P(Faults, AFunctionThatNoLongerWorks) {
   }
 }
 
+// A copy that was enqueued may still come: its buffer is used again only when the stream tells that it is
+// through. `lost`: how many launches of host functions fail: the first is the
+// flight itself, the next the word that its copies are through.
+std::int64_t new_buffers_after(std::uint64_t lost) {
+  StandIn standin(devices());
+  std::int64_t more = 0;
+  const std::vector<ncclComm_t> comms = make_clique(2);
+  {
+    Rank r(standin, 0, 1, 0);
+    DeviceMemory data(r.driver(), kBytes);
+    DeviceMemory other(r.driver(), kBytes);
+    const auto group = [&] {
+      EXPECT_EQ(ncclGroupStart(), ncclSuccess);
+      EXPECT_EQ(sum(data, comms[0], r.stream()), ncclSuccess) << failure();
+      EXPECT_EQ(sum(other, comms[1], r.stream()), ncclSuccess) << failure();
+      return ncclGroupEnd();
+    };
+    EXPECT_EQ(group(), ncclSuccess) << failure();
+    r.synchronize();
+    const std::int64_t before = standin.control().account().pinned_blocks;
+    standin.control().fail("cuLaunchHostFunc", 0, kLaunchFailed, lost);
+    EXPECT_EQ(group(), ncclUnhandledCudaError);
+    standin.control().heal();
+    r.synchronize();
+    EXPECT_EQ(group(), ncclSuccess) << failure();
+    more = standin.control().account().pinned_blocks - before;
+    in_threads(2, [&](int i) {
+      EXPECT_EQ(ncclCommDestroy(comms[static_cast<std::size_t>(i)]), ncclSuccess) << failure();
+    });
+  }
+  return more;
+}
+
+TEST(FaultsAfterwards, BuffersComeBackWhenTheCopiesAreThrough) {
+  EXPECT_EQ(new_buffers_after(1), 0);
+}
+
+TEST(FaultsAfterwards, BuffersStayOutWhereNothingTellsThat) {
+  EXPECT_EQ(new_buffers_after(1000), 2);
+}
+
 }  // namespace
 }  // namespace stepgate::hostnccl::test

@@ -30,6 +30,7 @@ inline ncclUniqueId new_id() {
 
 inline void in_threads(int size, const std::function<void(int)>& body) {
   std::vector<std::thread> threads;
+  threads.reserve(static_cast<std::size_t>(size));
   for (int rank = 0; rank < size; ++rank) threads.emplace_back(body, rank);
   for (std::thread& thread : threads) thread.join();
 }
