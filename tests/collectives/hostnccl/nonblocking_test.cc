@@ -98,11 +98,13 @@ TEST(NonBlocking, TheHelperEnqueuesLater) {
       DeviceMemory early(r.driver(), kBytes);
       DeviceMemory late(r.driver(), kBytes);
       r.set(data, kCount, 1);
+      const auto start = std::chrono::steady_clock::now();
       ASSERT_EQ(ncclAllReduce(data.at(), data.at(), kCount, ncclFloat32, ncclSum, r.comm, r.stream()),
                 ncclInProgress);
       data.copy_to(r.stream(), early);
       EXPECT_EQ(state_of(r.comm), ncclInProgress);
       ASSERT_EQ(settle(r.comm), ncclSuccess) << failure();
+      EXPECT_GE(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(200));
       data.copy_to(r.stream(), late);
       EXPECT_TRUE(all_are(early.values<float>(r.stream(), kCount), 1));
       EXPECT_TRUE(all_are(late.values<float>(r.stream(), kCount), 2));
