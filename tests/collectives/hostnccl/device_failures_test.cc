@@ -1,6 +1,8 @@
 // What goes wrong after the call has returned: the communicator says so, the stream goes on, nothing is left.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <barrier>
 #include <cmath>
 
 #include "tests/collectives/hostnccl/device_ranks.h"
@@ -35,6 +37,7 @@ TEST(DeviceFailure, AbortFromAnotherThreadEndsAHostFunctionThatWaits) {
 
 TEST(DeviceFailure, AbortOfAPeerBreaksTheCommunicatorAndTheStreamGoesOn) {
   StandIn standin(delayed(100));
+  std::barrier enqueued(3);
   run_device_ranks(standin, 3, [&](Rank& r) {
     DeviceMemory data(r.driver(), kBytes);
     DeviceMemory apart(r.driver(), kBytes);
@@ -42,14 +45,15 @@ TEST(DeviceFailure, AbortOfAPeerBreaksTheCommunicatorAndTheStreamGoesOn) {
     r.set(apart, kCount, 2);
     ncclComm_t comm = std::exchange(r.comm, nullptr);
     if (r.index == 2) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      enqueued.arrive_and_wait();
       EXPECT_EQ(ncclCommAbort(comm), ncclSuccess);
       return;
     }
-    ASSERT_EQ(ncclAllReduce(data.at(), apart.at(), kCount, ncclFloat32, ncclSum, comm, r.stream()),
+    EXPECT_EQ(ncclAllReduce(data.at(), apart.at(), kCount, ncclFloat32, ncclSum, comm, r.stream()),
               ncclSuccess)
         << failure();
-    ASSERT_EQ(sum(data, comm, r.stream()), ncclSuccess) << "enqueued before anybody knew";
+    EXPECT_EQ(sum(data, comm, r.stream()), ncclSuccess) << failure();
+    enqueued.arrive_and_wait();
     EXPECT_TRUE(all_are_nan(apart.values<float>(r.stream(), kCount)));
     EXPECT_TRUE(all_are_nan(data.values<float>(r.stream(), kCount)));
     EXPECT_EQ(state_of(comm), ncclRemoteError);
