@@ -1,7 +1,7 @@
 // Groups on device memory: all start together at the outermost end, on whatever streams.
 #include <gtest/gtest.h>
 
-#include <numeric>
+#include <random>
 
 #include "collectives/nccl_abi/nccl_structs.h"
 #include "tests/collectives/hostnccl/device_ranks.h"
@@ -32,8 +32,8 @@ TEST(DeviceGroup, ManyOperationsOnOneStreamFlyTogether) {
       data.push_back(std::make_unique<DeviceMemory>(r.driver(), kBytes));
       r.set(*data.back(), kCount, static_cast<float>(i));
     }
-    standin.control().forget_calls();
     ASSERT_EQ(ncclGroupStart(), ncclSuccess);
+    ASSERT_EQ(ncclAllReduce(nullptr, nullptr, 0, ncclFloat32, ncclSum, r.comm, r.stream()), ncclSuccess);
     for (const auto& memory : data) ASSERT_EQ(sum(*memory, r.comm, r.stream()), ncclSuccess);
     ASSERT_EQ(ncclBcast(data[0]->at(), kCount, ncclFloat32, 1, r.comm, r.stream()), ncclSuccess);
     ASSERT_EQ(ncclGroupEnd(), ncclSuccess) << failure();
@@ -98,6 +98,39 @@ TEST(DeviceGroup, EveryStreamWaitsForTheWholeGroup) {
     gate.open();
     EXPECT_TRUE(all_are(a.values<float>(r.stream(), kCount), 2));
     EXPECT_TRUE(all_are(b.values<float>(other.get(), kCount), 2));
+  });
+}
+
+// A buffer serves the next flight only when the copy out of it is through: the second stream of a group is
+// not ordered behind the flight before.
+TEST(DeviceGroup, BuffersInUseAreNotTaken) {
+  StandIn standin(delayed(4000));
+  const SecondClique second(2);
+  run_device_ranks(standin, 2, [&](Rank& r) {
+    ncclComm_t other_comm = second.join(r.index);
+    std::mt19937_64 random(stepgate::test::run_seed() + r.place());
+    {
+      const Stream other(r.driver());
+      const Stream third(r.driver());
+      DeviceMemory a(r.driver(), kBytes);
+      DeviceMemory b(r.driver(), kBytes);
+      DeviceMemory c(r.driver(), kBytes);
+      r.set(c, kCount, 0);
+      for (int round = 0; round < 25; ++round) {
+        r.set(a, kCount, 1);
+        r.set(b, kCount, 10);
+        r.synchronize();
+        EXPECT_EQ(sum(a, r.comm, r.stream()), ncclSuccess) << failure();
+        std::this_thread::sleep_for(std::chrono::microseconds(random() % 12'000));
+        EXPECT_EQ(ncclGroupStart(), ncclSuccess);
+        EXPECT_EQ(sum(c, other_comm, third.get()), ncclSuccess) << failure();
+        EXPECT_EQ(sum(b, r.comm, other.get()), ncclSuccess) << failure();
+        EXPECT_EQ(ncclGroupEnd(), ncclSuccess) << failure();
+        EXPECT_TRUE(all_are(b.values<float>(other.get(), kCount), 20)) << "round " << round;
+        EXPECT_TRUE(all_are(a.values<float>(r.stream(), kCount), 2)) << "round " << round;
+      }
+    }
+    EXPECT_EQ(ncclCommDestroy(other_comm), ncclSuccess) << failure();
   });
 }
 
