@@ -2,6 +2,7 @@
 // driver is loaded.
 #include "collectives/hostnccl/cuda_functions.h"
 
+#include <dlfcn.h>
 #include <gtest/gtest.h>
 
 #include <string>
@@ -25,6 +26,16 @@ TEST(HostncclCuda, NoDriverIsLoadedForIt) {
   const Request request{Collective::kAllReduce, &value, &value, 1, ncclFloat32, ncclSum, 0};
   EXPECT_TRUE(place_of(loader.find(), request, 0, 2, &place).ok());
   EXPECT_FALSE(place.device());
+}
+
+TEST(HostncclCuda, FindsADriverThatIsLoadedLater) {
+  CudaLoader loader;
+  ASSERT_EQ(loader.find(), nullptr);
+  ASSERT_NE(dlopen(STEPGATE_STANDIN_CUDA, RTLD_NOW | RTLD_LOCAL), nullptr) << dlerror();
+  const Cuda* cuda = loader.find();
+  ASSERT_NE(cuda, nullptr);
+  EXPECT_TRUE(cuda->complete().ok()) << cuda->missing;
+  EXPECT_EQ(loader.find(), cuda);
 }
 
 #if defined(STEPGATE_HAVE_CUDA_H)

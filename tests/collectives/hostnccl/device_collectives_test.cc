@@ -178,7 +178,8 @@ TEST_P(OnDevice, ReduceToEveryRootLeavesTheOthersAlone) {
 // What the staging has to grow for.
 TEST_P(OnDevice, MillionsOfElements) {
   run_device_ranks(standin_, size(), [&](Rank& r) {
-    for (const std::size_t count : {std::size_t{1'500'000}, std::size_t{20}, std::size_t{700'001}}) {
+    for (const std::size_t count :
+         {std::size_t{20'000}, std::size_t{1'500'000}, std::size_t{20}, std::size_t{700'001}}) {
       DeviceMemory data(r.driver(), count * sizeof(float));
       r.set(data, count, static_cast<float>(r.index + 1));
       ASSERT_EQ(ncclAllReduce(data.at(), data.at(), count, ncclFloat32, ncclSum, r.comm, r.stream()),

@@ -230,6 +230,20 @@ TEST(NonBlocking, AbortWhileItConnectsEndsAtTheDeadline) {
   EXPECT_EQ(ncclCommAbort(comm), ncclSuccess);
 }
 
+// Whoever connects to it finds out.
+TEST(NonBlocking, AbortWhileItConnectsReachesThePeer) {
+  const ncclUniqueId id = new_id();
+  ncclComm_t first = join(0, 2, id);
+  std::thread aborter([&] { EXPECT_EQ(ncclCommAbort(first), ncclSuccess); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  ncclComm_t second = join(1, 2, id);
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_TRUE(eventually([&] { return state_of(second) == ncclRemoteError; }));
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
+  aborter.join();
+  EXPECT_EQ(ncclCommAbort(second), ncclSuccess);
+}
+
 TEST(NonBlocking, ConfigThatIsRefusedLeavesNoCommunicator) {
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 2;
