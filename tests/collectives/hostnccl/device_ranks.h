@@ -114,6 +114,11 @@ ncclResult_t sum(const DeviceMemory& data, ncclComm_t comm, cudaStream_t stream,
 // What ncclCommGetAsyncError says.
 ncclResult_t state_of(ncclComm_t comm);
 
+// How a peer that aborted shows: where it left before this rank first reached its shared memory, that fails.
+inline bool says_gone(ncclResult_t result) {
+  return result == ncclRemoteError || result == ncclSystemError;
+}
+
 bool all_are(const std::vector<float>& values, float wanted);
 template <typename Condition>
 bool eventually(Condition condition) {
