@@ -33,6 +33,7 @@ bool CudaDevice::build(const CudaDeviceOptions& options, std::string* error) {
     *error = options.driver == nullptr ? "CudaDevice: no driver was opened" : cuda::kNoKernels;
     return false;
   }
+  fill_limits();
   context_ = cuda::PrimaryContext::retain(options.driver, options.ordinal, error);
   if (context_ == nullptr) return false;
   const ContextScope scope(*context_, "create");

@@ -125,7 +125,7 @@ class CudaDevice final : public Device {
   // One driver function, the context being current.
   template <class... P, class... A>
   Code call_driver(const char* operation, const cuda::Function<cuda::Result(P...)>& function,
-                 A... arguments) noexcept {
+                   A... arguments) noexcept {
     const cuda::Result r = context_->driver().call(function, arguments...);
     if (r == cuda::Result::kSuccess) return Code::kOk;
     return cuda::driver_failed(context_->driver(), operation, function.name, "", r);
@@ -135,6 +135,10 @@ class CudaDevice final : public Device {
   Code block_kernel(const char* operation, cuda::Kernel kernel, Stream s, GateBlock* g,
                     std::uint32_t set) noexcept;
 
+  void fill_limits() noexcept;
+
+  // By stored and by compute type: searching for them takes longer than a launch.
+  ::stepgate::cuda::ScanLimits limits_[kElementTypeCount][kElementTypeCount];
   std::unique_ptr<cuda::PrimaryContext> context_;
   std::unique_ptr<cuda::KernelSet> kernels_;
   std::unique_ptr<cuda::DeviceMemory> memory_;

@@ -56,6 +56,15 @@ ScanKind kind_at(std::uint32_t index) {
 
 }  // namespace
 
+void CudaDevice::fill_limits() noexcept {
+  for (std::uint32_t stored = 0; stored < kElementTypeCount; ++stored) {
+    for (std::uint32_t compute = 0; compute < kElementTypeCount; ++compute) {
+      limits_[stored][compute] =
+          kernels::scan_limits(static_cast<ElementType>(stored), static_cast<ElementType>(compute));
+    }
+  }
+}
+
 // Warps and blocks of a scan's kernel.
 cuda::PassShape CudaDevice::shape_of(const ScanKind& kind) const noexcept {
   const auto bytes = static_cast<std::uint32_t>(element_size(kind.stored));
@@ -119,7 +128,7 @@ Code CudaDevice::flush(Stream s, const ScanKind& kind, const double* unscale_by,
                        ScanLaunch* launch) noexcept {
   if (launch->empty()) return Code::kOk;
   kernels::ScanArguments a;
-  a.limits = kernels::scan_limits(kind.stored, kind.compute);
+  a.limits = limits_[static_cast<std::uint32_t>(kind.stored)][static_cast<std::uint32_t>(kind.compute)];
   a.unscale_by = unscale_by;
   a.reserved = 0;
   launch->write(&a);

@@ -12,7 +12,7 @@ namespace {
 
 using device::Segment;
 
-constexpr std::size_t kGuard = 32;  // bytes around a buffer that nobody may touch
+constexpr std::size_t kMargin = 32;  // bytes around a buffer that nobody may touch
 
 class UnscaleKernels : public testing::TestWithParam<ElementType> {
  protected:
@@ -20,10 +20,10 @@ class UnscaleKernels : public testing::TestWithParam<ElementType> {
   std::size_t bytes() const { return element_size(stored()); }
 
   std::vector<unsigned char> placed(const Elements& e, std::size_t skip) const {
-    std::vector<unsigned char> memory(kGuard + skip, 0x5a);
+    std::vector<unsigned char> memory(kMargin + skip, 0x5a);
     const std::vector<unsigned char> packed = pack(stored(), e);
     memory.insert(memory.end(), packed.begin(), packed.end());
-    memory.resize(memory.size() + kGuard, 0x5a);
+    memory.resize(memory.size() + kMargin, 0x5a);
     return memory;
   }
 
@@ -47,7 +47,7 @@ class UnscaleKernels : public testing::TestWithParam<ElementType> {
                        ElementType compute) {
     std::vector<unsigned char> want = placed(e, skip);
     std::vector<unsigned char> got = want;
-    const std::size_t at = kGuard + skip;
+    const std::size_t at = kMargin + skip;
     const ScanResult host = scan_on_host(stored(), compute, {{want.data() + at, e.size()}}, &scale);
     ScanExtras extras;
     extras.unscale_by = &scale;

@@ -17,7 +17,7 @@ using device::Code;
 using device::Memory;
 using namespace device::cuda;
 
-StreamHandle handle(const JobStream& s) {
+StreamHandle cu_stream(const JobStream& s) {
   return static_cast<StreamHandle>(s.get());
 }
 
@@ -90,11 +90,11 @@ class CudaCapture : public testing::Test {
   void SetUp() override { ASSERT_NE(cuda_, nullptr); }
   const Driver& driver() const { return blocking_.driver(); }
   void begin(const JobStream& s, CaptureMode mode = CaptureMode::kGlobal) {
-    ASSERT_EQ(driver().call(driver().api().StreamBeginCapture, handle(s), mode), Result::kSuccess);
+    ASSERT_EQ(driver().call(driver().api().StreamBeginCapture, cu_stream(s), mode), Result::kSuccess);
   }
   Result end(const JobStream& s) {
     GraphHandle graph = nullptr;
-    const Result r = driver().call(driver().api().StreamEndCapture, handle(s), &graph);
+    const Result r = driver().call(driver().api().StreamEndCapture, cu_stream(s), &graph);
     if (graph != nullptr) driver().call(driver().api().GraphDestroy, graph);
     return r;
   }
@@ -125,7 +125,7 @@ TEST_F(CudaCapture, StateIsTheStreams) {
 
 TEST_F(CudaCapture, OneThatIsLostStillCaptures) {
   begin(blocking_);
-  EXPECT_EQ(driver().call(driver().api().StreamSynchronize, handle(blocking_)),
+  EXPECT_EQ(driver().call(driver().api().StreamSynchronize, cu_stream(blocking_)),
             Result::kStreamCaptureUnsupported);
   EXPECT_EQ(cuda_->capture_state(blocking_.get()), CaptureState::kCapturing);
   EXPECT_EQ(end(blocking_), Result::kStreamCaptureInvalidated);

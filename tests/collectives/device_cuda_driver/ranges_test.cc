@@ -1,6 +1,7 @@
 // Several scans and several products in one call: HostDevice's bits, and how few launches it takes.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
 #include <random>
@@ -28,7 +29,7 @@ struct Side {
     g()->latched_scale = 12;
     for (const RangeData& r : ranges) {
       data.push_back(std::make_unique<Held>(d, r.bytes.size() + 8, Memory::kMapped));
-      std::memcpy(data.back()->as<void>(), r.bytes.data(), r.bytes.size());
+      std::copy(r.bytes.begin(), r.bytes.end(), data.back()->as<unsigned char>());
       each.push_back(std::make_unique<Held>(d, sizeof(GradStats) * r.counts.size(), Memory::kMapped));
       std::vector<Segment> list;
       const auto* at = data.back()->as<unsigned char>();
