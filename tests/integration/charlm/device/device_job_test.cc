@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <map>
 #include <ostream>
 
 #include "tests/integration/charlm/device/device_runs.h"
@@ -112,6 +115,31 @@ TEST(CharlmDeviceJob, StepWaitsForTheDeviceOnce) {
   ASSERT_EQ(shorter.outcome.status, 0) << shorter.outcome.err;
   ASSERT_EQ(longer.outcome.status, 0) << longer.outcome.err;
   EXPECT_EQ(waits_of(longer) - waits_of(shorter), 30);
+}
+
+// A driver call of rank 1 fails in the middle of the training. The call may be the job's own, NCCL's or the
+// plugin's: the job ends with words for it, and nobody waits for ever for a rank that has gone.
+TEST(CharlmDeviceJob, RankThatFailsEndsTheJob) {
+  const TemporaryFolder folder;
+  const std::string script = folder.file("rank1_fails");
+  std::ofstream(script) << "#!/bin/sh\n"
+                        << "if [ \"$RANK\" = 1 ]; then export STEPGATE_STANDIN_FAIL=$FAIL; fi\n"
+                        << "exec " << charlm_path() << " \"$@\"\n";
+  std::filesystem::permissions(script, std::filesystem::perms::owner_all);
+  for (const char* call : {"cuMemcpyHtoDAsync_v2:150:700", "cuMemcpyDtoHAsync_v2:150:700"}) {
+    std::map<std::string, std::string> variables = over_the_standin();
+    variables["FAIL"] = call;
+    const CharlmRun run = run_charlm(
+        {.ranks = 2,
+         .options = eventful(2) + Words{"--strategy", "zero1", "--device", "cuda", "--steps", "10000"},
+         .variables = variables,
+         .program = script});
+    EXPECT_GT(run.outcome.status, 0) << call;
+    EXPECT_LT(run.outcome.status, 128) << call << ": " << run.outcome.err;
+    const bool told = run.outcome.err.find("CUDA_ERROR_ILLEGAL_ADDRESS (700)") != std::string::npos ||
+                      run.outcome.err.find("the ranks' agreement has ended") != std::string::npos;
+    EXPECT_TRUE(told) << run.outcome.err;
+  }
 }
 
 // A checkpoint belongs to neither side.

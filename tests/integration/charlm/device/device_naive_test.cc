@@ -45,7 +45,9 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(NaiveCase{"ddp", 1, {}, {}}, NaiveCase{"ddp_clipped", 1, {"--max-norm", "0.5"}, {}},
                     NaiveCase{"ddp_fp16_alone", 1, {"--grad-type", "fp16", "--no-group"}, {}},
                     NaiveCase{
-                        "ddp_bf16_optimizer_graph", 1, {"--grad-type", "bf16"}, {"--graph", "optimizer"}}),
+                        "ddp_bf16_optimizer_graph", 1, {"--grad-type", "bf16"}, {"--graph", "optimizer"}},
+                    NaiveCase{"ddp_of_two", 2, {}, {}}, NaiveCase{"ddp_of_four_sum", 4, {"--op", "sum"}, {}},
+                    NaiveCase{"zero1_alone", 1, {"--strategy", "zero1", "--op", "sum"}, {}}),
     [](const auto& suite) { return std::string(suite.param.name); });
 
 CharlmRun run_once(const Words& options, const std::map<std::string, std::string>& variables) {

@@ -1,5 +1,6 @@
 #include "tests/integration/charlm/device/device_runs.h"
 
+#include <cstdlib>
 #include <iostream>
 #include <random>
 
@@ -12,8 +13,14 @@ std::map<std::string, std::string> over_the_standin() {
     std::cout << "STEPGATE_TEST_SEED=" << text << '\n';
     return text;
   }();
+#if defined(__SANITIZE_ADDRESS__)
+  constexpr char kGuard[] = "0";  // heap memory, whose ends AddressSanitizer watches
+#else
+  constexpr char kGuard[] = "1";
+#endif
   return {{"LD_LIBRARY_PATH", STEPGATE_TEST_LIB "/standin_cuda"},
           {"STEPGATE_STANDIN_DELAY_US", "100"},
+          {"STEPGATE_STANDIN_GUARD", kGuard},
           {"STEPGATE_STANDIN_SEED", seed}};
 }
 

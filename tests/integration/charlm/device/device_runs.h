@@ -10,7 +10,8 @@
 namespace stepgate::test {
 
 // The stand-in where `stepgate run` and its ranks find it. Operations of a stream are late at random, so that
-// nothing is done in time by luck; the seed is STEPGATE_TEST_SEED's or a fresh one, and printed.
+// nothing is done in time by luck; the seed is STEPGATE_TEST_SEED's or a fresh one, and printed. A host that
+// touches device memory crashes.
 std::map<std::string, std::string> over_the_standin();
 
 // `setup` as it is on the host, and with --device cuda and `more` over the stand-in. Both must succeed.

@@ -24,16 +24,23 @@ const Control* control() {
   return found != nullptr ? reinterpret_cast<ControlFunction>(found)() : nullptr;
 }
 
-struct AtExit {
-  ~AtExit() {
-    const Control* table = control();
-    if (table == nullptr) return;
-    std::vector<CallRecord> calls(table->calls(nullptr, 0));
-    table->calls(calls.data(), calls.size());
-    int waits = 0;
-    for (const CallRecord& call : calls) waits += call.waited;
-    std::fprintf(stderr, "driver waits: %d\n", waits);
-  }
-} at_exit;
+void tell_waits() {
+  const Control* table = control();
+  if (table == nullptr) return;
+  std::vector<CallRecord> calls(table->calls(nullptr, 0));
+  table->calls(calls.data(), calls.size());
+  int waits = 0;
+  for (const CallRecord& call : calls) waits += call.waited;
+  std::fprintf(stderr, "driver waits: %d\n", waits);
+}
 
 }  // namespace
+
+// main() of charlm, renamed by the build: at the exit proper the stand-in's lists are gone.
+int charlm_main(int argc, char** argv);
+
+int main(int argc, char** argv) {
+  const int status = charlm_main(argc, argv);
+  tell_waits();
+  return status;
+}
