@@ -86,7 +86,7 @@ struct GateBlock {
   std::uint64_t diverged_step = 0;    // the last step that diverged
   std::uint64_t applied = 0;          // decisions, each set's
   std::uint64_t skipped = 0;
-  double external_scale = 0;          // > 0: the caller's scale for this step, instead of the scaler's
+  double external_scale = 0;  // > 0: the caller's scale for this step, instead of the scaler's
   SetBlock sets[kMaxSets];
 };
 

@@ -31,7 +31,8 @@ constexpr ConfigEntry kTable[] = {
     {"STEPGATE_ATTRIBUTION", "choice", "auto", "auto, on, off",
      "Scan what this rank puts into a reduction, to name the rank and parameter; auto: on in enforce."},
     {"STEPGATE_DEVICE", "choice", "auto", "auto, host, cuda",
-     "Where gates work; auto: the CUDA device whose context is current where a gate is created, else host memory."},
+     "Where gates work; auto: the CUDA device whose context is current where a gate is created, else host "
+     "memory."},
     {"STEPGATE_ACTIVATION_TIMEOUT", "number", "600", "> 0, seconds", "Deadline of stepgate_enforce_begin."},
     {"STEPGATE_METRICS", "choice", "on", "on, off", "Whether the process publishes metrics at all."},
     {"STEPGATE_METRICS_ADDR", "text", "127.0.0.1", "a numeric IPv4 address of this machine, or localhost",

@@ -285,8 +285,8 @@ class Gate final : public metrics::RecordSource {
   std::uint32_t summarized_ = 0, decided_ = 0, applied_sets_ = 0;  // bit per set, of the open step
   std::array<double*, kMaxSets> fields_of_{};                      // where summarize wrote
   std::uint32_t anonymous_ = 0;                                    // slots used in this step
-  bool capturing_ = false;      // the open step is being recorded, not run
-  bool captured_ = false;       // something of this gate was recorded
+  bool capturing_ = false;                                         // the open step is being recorded, not run
+  bool captured_ = false;                                          // something of this gate was recorded
   bool graph_unnamed_ = false;  // a graph holds a reduction without a local scan of its own
   bool attributing_ = false;
   bool drop_veto_ = false;  // a reduction of the open step was dropped
@@ -294,8 +294,8 @@ class Gate final : public metrics::RecordSource {
   // The device's copy of block or slots is not what this side believes (or the other way round): from
   // here on every summary is the constant failure summary, so that all ranks are released.
   bool broken_ = false;
-  bool any_begun_ = false;        // a step has begun since creation or the last load
-  bool release_counted_ = false;  // since the last activation
+  bool any_begun_ = false;                // a step has begun since creation or the last load
+  bool release_counted_ = false;          // since the last activation
   device::Stream step_stream_ = nullptr;  // of the open step's begin
   device::Stream home_ = nullptr;         // where the last call of a step's life was enqueued
   double scan_seconds_ = 0, agreement_seconds_ = 0;

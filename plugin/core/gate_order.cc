@@ -81,8 +81,8 @@ bool Gate::controllable_locked(const char* function, stepgate_status* why) noexc
     *why = fail(STEPGATE_FAILED, std::string(function) + ": " + device_.last_error());
     return false;
   }
-  *why = fail(STEPGATE_INVALID, std::string(function) +
-                                    ": a stream is being captured; call it before or after the capture");
+  *why = fail(STEPGATE_INVALID,
+              std::string(function) + ": a stream is being captured; call it before or after the capture");
   return false;
 }
 
@@ -134,9 +134,9 @@ void Gate::settle_pending() noexcept {
     }
     const NcclTable* table = services_.table_of(comm);
     const ncclResult_t state =
-        table == nullptr ? ncclInternalError
-                         : wait_launched(services_, *table, comm,
-                                         options_.configuration.activation_timeout_seconds);
+        table == nullptr
+            ? ncclInternalError
+            : wait_launched(services_, *table, comm, options_.configuration.activation_timeout_seconds);
     if (state == ncclSuccess) settled(comm);
     const std::lock_guard lock(mutex_);
     if (state != ncclSuccess) {

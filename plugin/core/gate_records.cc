@@ -164,8 +164,8 @@ void Gate::collect_offenders_locked(std::uint32_t id, const RangeSlot& slot) {
   const auto* words = reinterpret_cast<std::uint64_t*>(segment_stats_[id].get());
   auto* copy = reinterpret_cast<std::uint64_t*>(stats.data());
   for (std::size_t i = 0; words != nullptr && i < stats.size() * sizeof(GradStats) / sizeof *copy; ++i) {
-    copy[i] = std::atomic_ref<std::uint64_t>(const_cast<std::uint64_t&>(words[i])).load(
-        std::memory_order_acquire);  // before the look at the step below
+    copy[i] = std::atomic_ref<std::uint64_t>(const_cast<std::uint64_t&>(words[i]))
+                  .load(std::memory_order_acquire);  // before the look at the step below
   }
   if (!still_in_step_locked()) {
     // The next step's scans have begun to write there: what the table itself says is left.
@@ -207,9 +207,9 @@ void Gate::take_records_locked() {
 }
 
 void Gate::count_release_locked(const StepRecord& r) {
-  static_assert(static_cast<int>(ReleaseCause::kDivergence) ==
-                    static_cast<int>(metrics::ReleaseReason::kDivergence),
-                "the two name the same causes");
+  static_assert(
+      static_cast<int>(ReleaseCause::kDivergence) == static_cast<int>(metrics::ReleaseReason::kDivergence),
+      "the two name the same causes");
   release_counted_ = true;
   const auto why = static_cast<metrics::ReleaseReason>(r.release_cause);
   counters_.released(why);

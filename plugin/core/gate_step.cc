@@ -32,8 +32,8 @@ stepgate_status inactive(const char* function) {
 }
 
 stepgate_status captures_elsewhere(const char* function) {
-  return fail(STEPGATE_INVALID, std::string(function) +
-                                    ": the default stream cannot be used while another stream is captured");
+  return fail(STEPGATE_INVALID,
+              std::string(function) + ": the default stream cannot be used while another stream is captured");
 }
 
 std::string set_text(std::uint32_t set) {

@@ -85,7 +85,8 @@ STEPGATE_PASS(RedOpDestroy, comm, (ncclRedOp_t op, ncclComm_t comm), op, comm)
 // The only word on when a non-blocking communicator's calls have been launched.
 STEPGATE_HOOK ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* asyncError) {
   const NcclCopy* copy = copy_for(comm, __builtin_return_address(0));
-  if (copy == nullptr || copy->functions.CommGetAsyncError == nullptr) return missing("ncclCommGetAsyncError");
+  if (copy == nullptr || copy->functions.CommGetAsyncError == nullptr)
+    return missing("ncclCommGetAsyncError");
   const bool nested = inside_nccl();
   const ncclResult_t result = guarded(copy->functions.CommGetAsyncError, comm, asyncError);
   if (!nested && result == ncclSuccess && asyncError != nullptr && *asyncError == ncclSuccess) {

@@ -70,8 +70,7 @@ Code HostDevice::finish_step(Stream s, const FinishStep& job) noexcept {
   update_scale(*job.g);
   for (std::uint32_t set = 0; set < kMaxSets; ++set) {
     if (!(job.publish_sets >> set & 1u)) continue;
-    host::append_record(job.ring,
-                        host::gather_record(*job.g, set, job.slots, job.slot_count, job.extras));
+    host::append_record(job.ring, host::gather_record(*job.g, set, job.slots, job.slot_count, job.extras));
   }
   if (job.table.stamps != nullptr) host::write_table(job.table, job.g->step, job.slots, job.slot_count);
   mirror_block(*job.g, job.mirror);

@@ -130,7 +130,8 @@ typedef struct {
 } stepgate_gate_config;
 
 /* config may be NULL. The gate works on the CUDA device whose context is current in the calling thread, else
- * on host memory (STEPGATE_DEVICE). Not while a stream is captured. STEPGATE_INVALID names the field, the value and what is allowed. */
+ * on host memory (STEPGATE_DEVICE). Not while a stream is captured. STEPGATE_INVALID names the field, the
+ * value and what is allowed. */
 STEPGATE_API stepgate_status stepgate_gate_create(const stepgate_gate_config* config, stepgate_gate** gate);
 /* Waits for the gate's own work, ends its metrics, frees it. Not collective. NULL is allowed. What a captured
  * graph may refer to stays until the process ends. */
@@ -256,8 +257,8 @@ STEPGATE_API stepgate_status stepgate_scaler_update(stepgate_gate* gate, void* s
  * Collective, once a step on every rank, whatever its local flags say. */
 STEPGATE_API stepgate_status stepgate_step_end(stepgate_gate* gate, uint32_t set, void* stream);
 /* Waits for the set's decision: for the streams that the gate's calls were given. A caller that replays a
- * captured step synchronises with the replay first. decision may be NULL. STEPGATE_RELEASED and STEPGATE_UNDECIDED come
- * with decision->skip = 1. */
+ * captured step synchronises with the replay first. decision may be NULL. STEPGATE_RELEASED and
+ * STEPGATE_UNDECIDED come with decision->skip = 1. */
 STEPGATE_API stepgate_status stepgate_step_wait(stepgate_gate* gate, uint32_t set,
                                                 stepgate_decision* decision);
 /* Multiplies every result range of the set by its multiplier, in one pass; nothing on a skip. Only

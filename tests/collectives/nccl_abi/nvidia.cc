@@ -72,9 +72,9 @@ SAME_VALUE(ncclNumTypes);
 SAME_VALUE(ncclScalarDevice);
 SAME_VALUE(ncclScalarHostImmediate);
 
-#define SAME_MEMBER(type, member)                                                                \
-  static_assert(offsetof(::type, member) == offsetof(ours::type, member) &&                      \
-                    sizeof(::type::member) == sizeof(ours::type::member),                        \
+#define SAME_MEMBER(type, member)                                           \
+  static_assert(offsetof(::type, member) == offsetof(ours::type, member) && \
+                    sizeof(::type::member) == sizeof(ours::type::member),   \
                 "nccl_structs.h: " #type "." #member " lies elsewhere in nccl.h: correct our struct")
 
 #if NCCL_VERSION_CODE >= 22800 && NCCL_VERSION_CODE < 22900

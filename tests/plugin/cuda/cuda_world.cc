@@ -51,7 +51,8 @@ CudaRank::CudaRank(const StandIn& standin, StreamNccl& nccl, int rank, const Cud
   stream_ = make_stream();
   side_ = make_stream();
   for (int i = 0; i < kBuffers; ++i) {
-    buffers_.push_back(static_cast<float*>(device_->allocate(kElements * sizeof(float), device::Memory::kDevice)));
+    buffers_.push_back(
+        static_cast<float*>(device_->allocate(kElements * sizeof(float), device::Memory::kDevice)));
   }
   std::string error;
   gate_ = gate::Gate::create(gate_options(rank, options), *device_, StreamNccl::services(), &error);
@@ -60,7 +61,8 @@ CudaRank::CudaRank(const StandIn& standin, StreamNccl& nccl, int rank, const Cud
 
 CudaRank::~CudaRank() {
   const auto& api = driver_->api();
-  for (device::Stream s : {stream_, side_}) driver_->call(api.StreamSynchronize, static_cast<StreamHandle>(s));
+  for (device::Stream s : {stream_, side_})
+    driver_->call(api.StreamSynchronize, static_cast<StreamHandle>(s));
   for (const auto& [graph, exec] : graphs_) {
     EXPECT_EQ(driver_->call(api.GraphExecDestroy, exec), Result::kSuccess);
     EXPECT_EQ(driver_->call(api.GraphDestroy, graph), Result::kSuccess);
@@ -115,7 +117,7 @@ void CudaRank::fill(int i, const std::vector<float>& head, float rest, device::S
 }
 
 Reduction CudaRank::reduction(int i, device::Stream s) {
-  return {OpKind::kAllReduce, ncclFloat32, ncclSum, 0,     buffer(i),
+  return {OpKind::kAllReduce, ncclFloat32, ncclSum,       0,      buffer(i),
           buffer(i),          kElements,   nccl_.ranks(), comm(), static_cast<cudaStream_t>(s)};
 }
 

@@ -62,8 +62,8 @@ class CudaRank {
   StreamNccl& nccl() { return nccl_; }
   const StandIn& standin() const { return standin_; }
   ncclComm_t comm() { return nccl_.comm(rank_); }
-  device::Stream stream() const { return stream_; }      // where the step is
-  device::Stream side_stream() const { return side_; }   // not ordered with it by anybody but the gate
+  device::Stream stream() const { return stream_; }     // where the step is
+  device::Stream side_stream() const { return side_; }  // not ordered with it by anybody but the gate
   float* buffer(int i) const { return buffers_[static_cast<std::size_t>(i)]; }
   Outputs* outputs(std::uint32_t set = 0);  // device memory
 

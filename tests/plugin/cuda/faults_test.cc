@@ -25,7 +25,8 @@ bool is_the_jobs(const std::string& name) {
 
 // Two ranks, three steps; the index-th call of `name` after activation fails on whichever rank makes it.
 // An index below zero: none.
-History run_with_fault(const std::string& name, std::int64_t index, std::map<std::string, std::int64_t>* calls) {
+History run_with_fault(const std::string& name, std::int64_t index,
+                       std::map<std::string, std::int64_t>* calls) {
   CudaWorld world({.ranks = 2});
   History run(2, std::vector<Told>(kSteps));
   std::atomic<int> ready{0};

@@ -255,7 +255,8 @@ TEST(CudaGraphs, WhatACaptureForbidsIsRefusedAndTheCaptureLives) {
       EXPECT_EQ(r.gate().set_scale(2), STEPGATE_INVALID);
       EXPECT_EQ(r.gate().enforce_begin(r.stream()), STEPGATE_INVALID);
       EXPECT_EQ(r.gate().enforce_summarize(r.stream(), fields), STEPGATE_INVALID);
-      EXPECT_EQ(r.gate().step_begin(nullptr), STEPGATE_OK) << "a thread-local capture leaves the default alone";
+      EXPECT_EQ(r.gate().step_begin(nullptr), STEPGATE_OK)
+          << "a thread-local capture leaves the default alone";
     });
     EXPECT_NE(nothing, nullptr);
   });

@@ -155,9 +155,8 @@ void StreamNccl::meet(Call& call) {
   Meeting& m = meetings_[{index, call.runs++}];
   m.sent[call.comm->rank] = values(call.staging, call.count, call.type);
   changed_.notify_all();
-  const bool all = changed_.wait_for(lock, std::chrono::seconds(60), [&] {
-    return static_cast<int>(m.sent.size()) >= expected(index);
-  });
+  const bool all = changed_.wait_for(lock, std::chrono::seconds(60),
+                                     [&] { return static_cast<int>(m.sent.size()) >= expected(index); });
   EXPECT_TRUE(all) << "rank " << call.comm->rank << " waited in vain in meeting " << index;
   std::vector<double> sum(call.count, 0.0);
   for (const auto& [rank, sent] : m.sent) {
@@ -195,8 +194,11 @@ ncclResult_t StreamNccl::all_reduce(int rank, const void* send, void* recv, std:
   }
   EXPECT_LT(number, kCallsPerRank);
   Call& call = comm.calls[static_cast<std::size_t>(number)];
-  call = {this, &comm, send, recv, count, type, s,
-          static_cast<unsigned char*>(comm.pinned) + kMaxBytes * static_cast<std::size_t>(number), number, 0};
+  call = {this,   &comm,
+          send,   recv,
+          count,  type,
+          s,      static_cast<unsigned char*>(comm.pinned) + kMaxBytes * static_cast<std::size_t>(number),
+          number, 0};
   EXPECT_LE(call.bytes(), kMaxBytes);
   if (comm.delay == 0) return enqueue(call);
   ++comm.pending;
@@ -246,7 +248,8 @@ ncclResult_t all_reduce_c(const void* send, void* recv, std::size_t count, ncclD
   return view(comm)->nccl->all_reduce(view(comm)->rank, send, recv, count, type, stream);
 }
 
-constexpr NcclTable kTable = {version, comm_count, user_rank, comm_async_error, all_reduce_c, nullptr, nullptr};
+constexpr NcclTable kTable = {version,      comm_count, user_rank, comm_async_error,
+                              all_reduce_c, nullptr,    nullptr};
 
 const NcclTable* table_of(ncclComm_t comm) {
   return comm != nullptr ? &kTable : nullptr;
