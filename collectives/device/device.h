@@ -209,6 +209,10 @@ class Device {
   // After apply: the set's multiplier and grad_scale become 1, for there is nothing left to unscale.
   virtual Code mark_applied(Stream s, GateBlock* g, std::uint32_t set) noexcept = 0;
 
+  // A stream of the caller's own, ordered with no other. Control path; *s is nullptr on the host.
+  virtual Code create_stream(Stream* s) noexcept = 0;
+  virtual void release_stream(Stream s) noexcept = 0;
+
   // Order between streams. Control path: create and release. nullptr: none to be had (last_error).
   virtual Mark create_mark() noexcept = 0;
   virtual void release_mark(Mark mark) noexcept = 0;
@@ -222,7 +226,7 @@ class Device {
   virtual bool reaches(const void* p) noexcept = 0;
 
   // Waits for everything enqueued on s so far. Only stepgate_step_wait and the control path call it; never
-  // on a stream that captures.
+  // on a stream that captures, but others may meanwhile.
   virtual Code synchronize(Stream s) noexcept = 0;
 
   // What went wrong last in the calling thread; never nullptr.

@@ -28,15 +28,20 @@ std::unique_ptr<Gate> Gate::create(GateOptions options, device::Device& device, 
 
 Gate::~Gate() {
   // Memory is about to go that enqueued work may still write to.
-  if (!device_.immediate() && block_.get() != nullptr) device_.synchronize(home_);
+  if (!device_.immediate() && control_ != nullptr && control_locked()) device_.synchronize(control_);
   if (begun_ != nullptr) device_.release_mark(begun_);
+  if (done_ != nullptr) device_.release_mark(done_);
   if (ordered_ != nullptr) device_.release_mark(ordered_);
+  device_.release_stream(control_);
 }
 
-bool Gate::make_marks() {
-  begun_ = device_.create_mark();
-  if (begun_ != nullptr) ordered_ = device_.create_mark();
-  return ordered_ != nullptr;
+bool Gate::make_order() {
+  if (device_.create_stream(&control_) != device::Code::kOk) return false;
+  for (device::Mark* mark : {&begun_, &done_, &ordered_}) {
+    *mark = device_.create_mark();
+    if (*mark == nullptr) return false;
+  }
+  return true;
 }
 
 // Everything a step needs is here before the first one: the hot path never allocates.
@@ -54,7 +59,7 @@ bool Gate::allocate(std::string* error) {
                    table_[0].allocate(device_, kMaxRanges + kAnonymousSlots, Memory::kMapped) &&
                    table_[1].allocate(device_, kMaxRanges + kAnonymousSlots, Memory::kMapped) &&
                    table_stamps_.allocate(device_, 2, Memory::kMapped) &&
-                   ballot_->sums.allocate(device_, kExchangeFields, Memory::kMapped) && make_marks();
+                   ballot_->sums.allocate(device_, kExchangeFields, Memory::kMapped) && make_order();
   if (!all) {
     *error = std::string("gate '") + options_.name + "': " + device_.last_error();
     return false;
@@ -70,11 +75,11 @@ bool Gate::allocate(std::string* error) {
   fresh.latched_scale = fresh.scaler.scale;
   for (SetBlock& s : fresh.sets) s.outputs.scale = static_cast<float>(fresh.scaler.scale);
   const bool copied =
-      device_.copy_in(nullptr, failure_.get(), failure_fields_.data(), sizeof failure_fields_) ==
+      device_.copy_in(control_, failure_.get(), failure_fields_.data(), sizeof failure_fields_) ==
           device::Code::kOk &&
-      device_.copy_in(nullptr, ballot_->unwilling.get(), unwilling, sizeof unwilling) == device::Code::kOk &&
-      device_.copy_in(nullptr, block_.get(), &fresh, sizeof fresh) == device::Code::kOk &&
-      device_.synchronize(nullptr) == device::Code::kOk;
+      device_.copy_in(control_, ballot_->unwilling.get(), unwilling, sizeof unwilling) == device::Code::kOk &&
+      device_.copy_in(control_, block_.get(), &fresh, sizeof fresh) == device::Code::kOk &&
+      device_.synchronize(control_) == device::Code::kOk;
   if (!copied) {
     *error = std::string("gate '") + options_.name + "': " + device_.last_error();
     return false;

@@ -141,6 +141,7 @@ class Gate final : public metrics::RecordSource {
   struct Used {
     device::Stream stream;
     bool joins;  // recorded into the same graph as the step, or run as it is
+    std::uint64_t pokes;
   };
 
   // A reduction that a helper thread of NCCL launches later.
@@ -161,7 +162,7 @@ class Gate final : public metrics::RecordSource {
 
   Gate(GateOptions options, device::Device& device, const ShimServices& services);
   bool allocate(std::string* error);
-  bool make_marks();
+  bool make_order();
 
   // gate_ranges.cc
   std::vector<Group>::iterator find_group(ncclComm_t comm);
@@ -190,6 +191,11 @@ class Gate final : public metrics::RecordSource {
 
   // gate_order.cc; mutex_ held where the name ends in _locked
   bool enter_locked(device::Stream s, device::CaptureState state) noexcept;
+  void leave_locked(device::Stream s, device::CaptureState state) noexcept;
+  bool control_locked() noexcept;
+  void poked_locked() noexcept;
+  bool settle_pokes_locked() noexcept;
+  bool after_pokes_locked(device::Stream s, std::uint64_t* seen) noexcept;
   bool use_stream_locked(device::Stream s) noexcept;
   bool join_streams_locked(device::Stream s) noexcept;
   bool controllable_locked(const char* function, stepgate_status* why) noexcept;
@@ -209,7 +215,7 @@ class Gate final : public metrics::RecordSource {
   stepgate_status decide_locked(std::uint32_t set, device::Stream s, const double* fields);
   double* own_fields(std::uint32_t set) const;
   device::FinishStep finish_job(std::int32_t decide_set);
-  stepgate_status finish_locked(std::int32_t decide_set, device::Stream s);
+  stepgate_status finish_locked(std::int32_t decide_set, device::Stream s, device::CaptureState state);
   void withhold_locked(std::uint32_t set, device::Stream s) noexcept;
   stepgate_status verdict_locked(std::uint32_t set) const;
   // gate_outcome.cc
@@ -225,7 +231,7 @@ class Gate final : public metrics::RecordSource {
   bool exchange(const double* send, double* recv, device::Stream s, std::string* why) noexcept;
   stepgate_status refuse(metrics::RefuseReason reason, const std::string& why);
   stepgate_status ready_to_vote(const char* function, device::Stream s);
-  bool write_fresh_locked(device::Stream s) noexcept;
+  bool write_fresh_locked() noexcept;
   stepgate_status vote(BallotKind kind, device::Stream s, double* sums);
   Ballot ballot_locked() const;
 
@@ -264,7 +270,11 @@ class Gate final : public metrics::RecordSource {
   DeviceBuffer<GateBlock> mirror_;  // the block as of the last begin, decide or end
   DeviceBuffer<RangeSlot> table_[2];
   DeviceBuffer<std::uint64_t> table_stamps_;
+  // Streams of the job may be gone once its call has returned: what has to come after a call waits for its
+  // mark, and calls that are given no stream use the gate's own.
+  device::Stream control_ = nullptr;
   device::Mark begun_ = nullptr;    // the open step's begin
+  device::Mark done_ = nullptr;     // the last call of a step's life, or on control_
   device::Mark ordered_ = nullptr;  // between two streams, used at once
 
   mutable std::mutex mutex_;
@@ -297,7 +307,11 @@ class Gate final : public metrics::RecordSource {
   bool any_begun_ = false;                // a step has begun since creation or the last load
   bool release_counted_ = false;          // since the last activation
   device::Stream step_stream_ = nullptr;  // of the open step's begin
-  device::Stream home_ = nullptr;         // where the last call of a step's life was enqueued
+  device::Mark last_ = nullptr;           // begun_ or done_; nullptr: nothing to wait for
+  device::Stream last_stream_ = nullptr;  // where last_ was recorded; for comparison alone
+  std::uint64_t pokes_ = 0;               // calls that wrote on control_
+  std::uint64_t settled_pokes_ = 0;       // of these, those that have been waited for
+  std::uint64_t step_pokes_ = 0;          // of these, those that the step's stream comes after
   double scan_seconds_ = 0, agreement_seconds_ = 0;
   std::uint64_t records_taken_ = 0;  // of the ring
   std::uint64_t table_taken_ = 0;    // the step of the newest table copied

@@ -103,7 +103,7 @@ Ballot Gate::ballot_locked() const {
   return b;
 }
 
-stepgate_status Gate::enforce_decide(device::Stream s, const double* fields) {
+stepgate_status Gate::enforce_decide(device::Stream, const double* fields) {
   const Verdict v = count_ballots(fields, BallotKind::kEnter, static_cast<std::uint32_t>(options_.world));
   if (!v.accepted) return refuse(v.reason, v.why);
   // All ranks have agreed to enforce: this one may not fall back alone. What fails from here on makes it
@@ -112,11 +112,11 @@ stepgate_status Gate::enforce_decide(device::Stream s, const double* fields) {
   {
     const std::lock_guard lock(mutex_);
     broken_ = false;
-    known = enter_locked(s, device_.capture_state(s)) && known && write_fresh_locked(s);
+    known = control_locked() && known && write_fresh_locked();
     release_counted_ = false;
     for (std::uint32_t i = 0; i < ranges_.slots(); ++i) write_slot(i);  // sets broken_ where one fails
   }
-  known = device_.synchronize(s) == device::Code::kOk && known;
+  known = device_.synchronize(control_) == device::Code::kOk && known;
   const std::lock_guard lock(mutex_);
   if (!known) {
     counters_.error(metrics::Stage::kDecide);
@@ -130,7 +130,7 @@ stepgate_status Gate::enforce_decide(device::Stream s, const double* fields) {
 }
 
 // The block with which all ranks begin, from what this one's was.
-bool Gate::write_fresh_locked(device::Stream s) noexcept {
+bool Gate::write_fresh_locked() noexcept {
   GateBlock fresh = *mirror_.get();
   fresh.policy = options_.policy;
   fresh.policy.world = static_cast<std::uint32_t>(options_.world);
@@ -140,8 +140,9 @@ bool Gate::write_fresh_locked(device::Stream s) noexcept {
   if (fresh.step < step_) fresh.step = step_;  // a begin that failed counted here and not there
   step_ = fresh.step;
   for (SetBlock& set : fresh.sets) set.summarized_step = set.decided_step;
-  if (device_.copy_in(s, block_.get(), &fresh, sizeof fresh) != device::Code::kOk) return false;
-  mirror_locked(s);
+  if (device_.copy_in(control_, block_.get(), &fresh, sizeof fresh) != device::Code::kOk) return false;
+  mirror_locked(control_);
+  poked_locked();
   return !broken_;
 }
 

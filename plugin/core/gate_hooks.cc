@@ -86,11 +86,13 @@ Gate::Window Gate::window(const Reduction& op) noexcept {
       return known_locked(op.comm, capturing_) ? Window::kStep : Window::kClosed;
     }
     // Recorded, while the step runs: a backward that is captured for later.
-    return !capturing_ && known_locked(op.comm, true) ? Window::kGraph : Window::kClosed;
+    const bool graph = !capturing_ && known_locked(op.comm, true) && settle_pokes_locked();
+    return graph ? Window::kGraph : Window::kClosed;
   }
   if (phase_ != Phase::kIdle || device_.immediate() || !enforcing()) return Window::kClosed;
   const bool capturing = device_.capture_state(op.stream) == device::CaptureState::kCapturing;
-  return known_locked(op.comm, capturing) && capturing ? Window::kGraph : Window::kClosed;
+  const bool graph = known_locked(op.comm, capturing) && capturing && settle_pokes_locked();
+  return graph ? Window::kGraph : Window::kClosed;
 }
 
 void Gate::before(const Reduction& op) noexcept {

@@ -19,25 +19,61 @@ using device::Code;
 
 // A call of the step's life goes onto s: after all that such calls enqueued before, wherever that was.
 bool Gate::enter_locked(device::Stream s, CaptureState state) noexcept {
+  if (device_.immediate()) return true;
   if (state == CaptureState::kCapturing) {
     captured_ = true;  // what launches the graph orders it
-    return true;
+    return settle_pokes_locked();
   }
-  const device::Stream before = home_;
-  home_ = s;
-  if (state == CaptureState::kFailed) return false;
-  if (device_.immediate() || s == before) return true;
-  const CaptureState there = device_.capture_state(before);
-  // A graph's work is ordered by who launches the graph.
-  if (there != CaptureState::kNone) return there != CaptureState::kFailed;
-  return device_.record(before, ordered_) == Code::kOk && device_.wait(s, ordered_) == Code::kOk;
+  if (state != CaptureState::kNone) return false;
+  // Handles of streams come back: two calls are on one stream for certain only within a step.
+  if (last_ == nullptr || (phase_ != Phase::kIdle && s == last_stream_)) return true;
+  return device_.wait(s, last_) == Code::kOk;
+}
+
+void Gate::leave_locked(device::Stream s, CaptureState state) noexcept {
+  if (device_.immediate() || state != CaptureState::kNone) return;
+  if (device_.record(s, done_) != Code::kOk) {
+    broken_ = true;  // what comes next could not be put behind this
+    return;
+  }
+  last_ = done_;
+  last_stream_ = s;
+}
+
+// The gate's own stream, for calls that are given none.
+bool Gate::control_locked() noexcept {
+  return enter_locked(control_, CaptureState::kNone);
+}
+
+void Gate::poked_locked() noexcept {
+  ++pokes_;
+  leave_locked(control_, CaptureState::kNone);
+}
+
+// A graph cannot be put behind what was written on the gate's stream; by the time it runs that is there.
+bool Gate::settle_pokes_locked() noexcept {
+  if (pokes_ == settled_pokes_) return true;
+  settled_pokes_ = pokes_;
+  return device_.synchronize(control_) == Code::kOk;
+}
+
+bool Gate::after_pokes_locked(device::Stream s, std::uint64_t* seen) noexcept {
+  if (*seen == pokes_ || capturing_) return true;
+  *seen = pokes_;
+  return device_.wait(s, last_) == Code::kOk;
 }
 
 // False: nothing of the open step may be enqueued on s.
 bool Gate::use_stream_locked(device::Stream s) noexcept {
-  if (device_.immediate() || s == step_stream_) return true;
-  for (const Used& u : used_) {
-    if (u.stream == s) return u.joins;
+  if (device_.immediate()) return true;
+  if (s == step_stream_) {
+    if (!after_pokes_locked(s, &step_pokes_)) failed_ = true;
+    return true;
+  }
+  for (Used& u : used_) {
+    if (u.stream != s) continue;
+    if (u.joins && !after_pokes_locked(s, &u.pokes)) failed_ = true;
+    return u.joins;
   }
   const CaptureState wanted = capturing_ ? CaptureState::kCapturing : CaptureState::kNone;
   const CaptureState state = device_.capture_state(s);
@@ -49,7 +85,8 @@ bool Gate::use_stream_locked(device::Stream s) noexcept {
     failed_ = true;  // its reductions are part of the step and cannot be seen in order
   }
   try {
-    used_.push_back({s, joins});
+    used_.push_back({s, joins, step_pokes_});
+    if (joins && !after_pokes_locked(s, &used_.back().pokes)) failed_ = true;
   } catch (...) {
     failed_ = true;
   }
@@ -63,7 +100,7 @@ bool Gate::join_streams_locked(device::Stream s) noexcept {
   const auto join = [&](device::Stream other) {
     all = device_.record(other, ordered_) == Code::kOk && device_.wait(s, ordered_) == Code::kOk && all;
   };
-  if (capturing_ && s != step_stream_) join(step_stream_);
+  if (!device_.immediate() && s != step_stream_) join(step_stream_);
   for (const Used& u : used_) {
     if (!u.joins || u.stream == s) continue;
     const CaptureState state = device_.capture_state(u.stream);
@@ -73,28 +110,26 @@ bool Gate::join_streams_locked(device::Stream s) noexcept {
   return all;
 }
 
-// Whether a call outside of the steps may enqueue on the gate's stream now.
+// Whether a call outside of the steps may write now: not into a step that is being recorded.
 bool Gate::controllable_locked(const char* function, stepgate_status* why) noexcept {
-  const CaptureState state = device_.immediate() ? CaptureState::kNone : device_.capture_state(home_);
-  if (state == CaptureState::kNone) return true;
-  if (state == CaptureState::kFailed) {
+  if (!capturing_ || phase_ == Phase::kIdle) {
+    if (control_locked()) return true;
     *why = fail(STEPGATE_FAILED, std::string(function) + ": " + device_.last_error());
     return false;
   }
-  *why = fail(STEPGATE_INVALID,
-              std::string(function) + ": a stream is being captured; call it before or after the capture");
+  *why = fail(STEPGATE_INVALID, std::string(function) +
+                                    ": a step is being captured; call it before or after the capture");
   return false;
 }
 
+// Waits for the gate's own work, not for what the job enqueued behind it.
 stepgate_status Gate::quiesce(const char* function) {
-  device::Stream s = nullptr;
   {
     const std::lock_guard lock(mutex_);
     stepgate_status why = STEPGATE_OK;
     if (!controllable_locked(function, &why)) return why;
-    s = home_;
   }
-  if (device_.synchronize(s) == Code::kOk) return STEPGATE_OK;
+  if (device_.synchronize(control_) == Code::kOk) return STEPGATE_OK;
   return fail(STEPGATE_FAILED, std::string(function) + ": " + device_.last_error());
 }
 

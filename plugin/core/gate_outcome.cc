@@ -104,6 +104,7 @@ stepgate_status Gate::apply(std::uint32_t set, device::Stream s) {
     return apply_failed("the outputs, which still ask for an unscale");
   }
   mirror_locked(s);
+  leave_locked(s, state);
   return STEPGATE_OK;
 }
 

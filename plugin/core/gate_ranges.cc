@@ -167,7 +167,9 @@ void Gate::write_slot(std::uint32_t id) {
 
 // A slot that the device does not know is a gradient that nobody counts.
 void Gate::put_locked(void* to, const void* from, std::size_t bytes) noexcept {
-  if (device_.copy_in(home_, to, from, bytes) == device::Code::kOk) return;
+  const bool written = device_.copy_in(control_, to, from, bytes) == device::Code::kOk;
+  poked_locked();
+  if (written) return;
   counters_.error(metrics::Stage::kSummarize);
   broken_ = true;
 }

@@ -111,14 +111,15 @@ stepgate_status Gate::state_load(const void* blob, std::size_t bytes) {
     set.outputs.scale = static_cast<float>(s.scaler.scale);
     set.summarized_step = set.decided_step = s.step;
   }
-  if (device_.copy_in(home_, block_.get(), &fresh, sizeof fresh) != device::Code::kOk ||
-      device_.synchronize(home_) != device::Code::kOk) {
+  if (device_.copy_in(control_, block_.get(), &fresh, sizeof fresh) != device::Code::kOk ||
+      device_.synchronize(control_) != device::Code::kOk) {
     return fail(STEPGATE_FAILED, std::string("stepgate_state_load: ") + device_.last_error());
   }
   step_ = s.step;
   any_begun_ = false;
   options_.params = s.params;
-  mirror_locked(home_);
+  mirror_locked(control_);
+  poked_locked();
   const std::lock_guard records(records_mutex_);
   published_params_ = s.params;
   return STEPGATE_OK;
@@ -146,13 +147,14 @@ stepgate_status Gate::reset(std::uint64_t generation) {
   fresh.enforcing = 0;
   fresh.released = fresh.undecided = 0;
   for (SetBlock& set : fresh.sets) set.outputs.found_inf = 1;
-  if (device_.copy_in(home_, block_.get(), &fresh, sizeof fresh) != device::Code::kOk ||
-      device_.synchronize(home_) != device::Code::kOk) {
+  if (device_.copy_in(control_, block_.get(), &fresh, sizeof fresh) != device::Code::kOk ||
+      device_.synchronize(control_) != device::Code::kOk) {
     return fail(STEPGATE_FAILED, std::string("stepgate_reset: ") + device_.last_error());
   }
   enforcing_ = false;
   phase_ = Phase::kIdle;
-  mirror_locked(home_);
+  mirror_locked(control_);
+  poked_locked();
   return STEPGATE_OK;
 }
 

@@ -55,6 +55,7 @@ stepgate_status Gate::step_begin(device::Stream s) {
   capturing_ = state == device::CaptureState::kCapturing;
   failed_ = !enter_locked(s, state);
   step_stream_ = s;
+  step_pokes_ = pokes_;
   used_.clear();
   pending_.clear();
   ranges_.begin_step();
@@ -69,6 +70,10 @@ stepgate_status Gate::step_begin(device::Stream s) {
   const device::BeginStep job{block_.get(), slots_.get(), kAnonymousSlots + ranges_.slots(), mirror_.get()};
   const bool begun = device_.begin_step(s, job) == device::Code::kOk;
   const bool marked = device_.record(s, begun_) == device::Code::kOk;
+  if (marked && state == device::CaptureState::kNone) {
+    last_ = begun_;
+    last_stream_ = s;
+  }
   failed_ = failed_ || !begun || !marked || broken_;
   if (failed_) counters_.error(metrics::Stage::kSummarize);
   return STEPGATE_OK;
@@ -157,6 +162,7 @@ stepgate_status Gate::summarize(std::uint32_t set, device::Stream s, double* fie
     written = device_.copy_out(s, fields, mine, sizeof kRest) == device::Code::kOk;
     if (!written) failed_ = true;
   }
+  leave_locked(s, state);
   if (written) return STEPGATE_OK;
   if (!reached) {
     std::memcpy(fields, failure_fields_.data(), sizeof failure_fields_);
@@ -184,7 +190,8 @@ stepgate_status Gate::decide(std::uint32_t set, device::Stream s) {
 }
 
 stepgate_status Gate::decide_locked(std::uint32_t set, device::Stream s, const double* fields) {
-  bool ready = enter_locked(s, device_.capture_state(s));
+  const device::CaptureState state = device_.capture_state(s);
+  bool ready = enter_locked(s, state);
   if (!device_.reaches(fields)) {
     double* mine = own_fields(set);
     ready = device_.copy_in(s, mine, fields, sizeof(double) * kExchangeFields) == device::Code::kOk && ready;
@@ -196,14 +203,16 @@ stepgate_status Gate::decide_locked(std::uint32_t set, device::Stream s, const d
   }
   decided_ |= 1u << set;
   mirror_locked(s);
+  leave_locked(s, state);
   return STEPGATE_OK;
 }
 
 stepgate_status Gate::scaler_update(device::Stream s) {
   const std::lock_guard lock(mutex_);
   if (phase_ != Phase::kOpen) return fail(STEPGATE_INVALID, "stepgate_scaler_update: no step is open");
-  if (!enter_locked(s, device_.capture_state(s))) counters_.error(metrics::Stage::kDecide);
-  return finish_locked(kNoSet, s);
+  const device::CaptureState state = device_.capture_state(s);
+  if (!enter_locked(s, state)) counters_.error(metrics::Stage::kDecide);
+  return finish_locked(kNoSet, s, state);
 }
 
 device::FinishStep Gate::finish_job(std::int32_t decide_set) {
@@ -227,7 +236,7 @@ device::FinishStep Gate::finish_job(std::int32_t decide_set) {
 }
 
 // Decides decide_set where one is left to decide, then ends the step.
-stepgate_status Gate::finish_locked(std::int32_t decide_set, device::Stream s) {
+stepgate_status Gate::finish_locked(std::int32_t decide_set, device::Stream s, device::CaptureState state) {
   phase_ = Phase::kIdle;
   const std::uint32_t before = decided_;
   if (decide_set != kNoSet) decided_ |= 1u << decide_set;
@@ -237,6 +246,7 @@ stepgate_status Gate::finish_locked(std::int32_t decide_set, device::Stream s) {
     decided_ = before;
     counters_.error(metrics::Stage::kDecide);
   }
+  leave_locked(s, state);
   if (device_.immediate()) harvest_locked();
   if (finished && decided_ == summarized_ && decided_ != 0) return STEPGATE_OK;
   return fail(STEPGATE_UNDECIDED,
@@ -247,12 +257,14 @@ stepgate_status Gate::finish_locked(std::int32_t decide_set, device::Stream s) {
 stepgate_status Gate::step_end(std::uint32_t set, device::Stream s) {
   double* fields = nullptr;
   const double* send = nullptr;
+  device::CaptureState state = device::CaptureState::kNone;
   settle_pending();
   {
     const std::lock_guard lock(mutex_);
     stepgate_status why = STEPGATE_OK;
     if (!ready_for_step_locked("stepgate_step_end", set, &why)) return why;
-    if (!enter_locked(s, device_.capture_state(s))) failed_ = true;
+    state = device_.capture_state(s);
+    if (!enter_locked(s, state)) failed_ = true;
     fields = own_fields(set);
     send = summarize_locked(set, s, fields) ? fields : failure_.get();
     phase_ = Phase::kEnding;
@@ -262,10 +274,10 @@ stepgate_status Gate::step_end(std::uint32_t set, device::Stream s) {
   const bool exchanged = exchange_step(send, fields, s, &error);
   const std::lock_guard lock(mutex_);
   agreement_seconds_ = seconds_since(start);
-  if (exchanged) return finish_locked(static_cast<std::int32_t>(set), s);
+  if (exchanged) return finish_locked(static_cast<std::int32_t>(set), s, state);
   counters_.error(metrics::Stage::kExchange);
   log_.error("step " + std::to_string(step_) + " undecided: " + error);
-  finish_locked(kNoSet, s);
+  finish_locked(kNoSet, s, state);
   return fail(STEPGATE_UNDECIDED, "stepgate_step_end: " + error);
 }
 
@@ -286,12 +298,13 @@ stepgate_status Gate::set_scale(double scale) {
   }
   stepgate_status why = STEPGATE_OK;
   if (!controllable_locked("stepgate_set_scale", &why)) return why;
-  if (device_.copy_in(home_, &block_.get()->scaler.scale, &scale, sizeof scale) != device::Code::kOk) {
+  if (device_.copy_in(control_, &block_.get()->scaler.scale, &scale, sizeof scale) != device::Code::kOk) {
     return fail(STEPGATE_FAILED, std::string("stepgate_set_scale: ") + device_.last_error());
   }
   for (SetBlock& s : block_.get()->sets) put_locked(&s.outputs.scale, &fp32, sizeof fp32);
   counters_.external_scale();
-  mirror_locked(home_);
+  mirror_locked(control_);
+  poked_locked();
   return STEPGATE_OK;
 }
 

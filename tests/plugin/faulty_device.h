@@ -104,6 +104,8 @@ class FaultyDevice final : public device::Device {
   device::Code mark_applied(device::Stream s, GateBlock* g, std::uint32_t set) noexcept override {
     return fails(kMarkApplied) ? device::Code::kDriver : host_.mark_applied(s, g, set);
   }
+  device::Code create_stream(device::Stream* s) noexcept override { return host_.create_stream(s); }
+  void release_stream(device::Stream s) noexcept override { host_.release_stream(s); }
   device::Mark create_mark() noexcept override { return host_.create_mark(); }
   void release_mark(device::Mark mark) noexcept override { host_.release_mark(mark); }
   device::Code record(device::Stream s, device::Mark mark) noexcept override {

@@ -101,6 +101,8 @@ Code CudaDevice::copy_out(Stream s, void* to, const void* device, std::size_t by
 Code CudaDevice::synchronize(Stream s) noexcept {
   const ContextScope scope(*context_, "synchronize");
   if (!scope) return scope.code();
+  // Waiting is among what a capture of another stream in global mode forbids.
+  const cuda::RelaxedCapture relaxed(context_->driver());
   return call_driver("synchronize", context_->driver().api().StreamSynchronize,
                      static_cast<cuda::StreamHandle>(s));
 }

@@ -92,6 +92,8 @@ class CudaDevice final : public Device {
   Code veto(Stream s, GateBlock* g) noexcept override;
   Code mark_applied(Stream s, GateBlock* g, std::uint32_t set) noexcept override;
 
+  Code create_stream(Stream* s) noexcept override;
+  void release_stream(Stream s) noexcept override;
   Mark create_mark() noexcept override;
   void release_mark(Mark mark) noexcept override;
   Code record(Stream s, Mark mark) noexcept override;

@@ -23,6 +23,24 @@ cuda::DevicePtr address(const void* p) {
 
 }  // namespace
 
+Code CudaDevice::create_stream(Stream* s) noexcept {
+  const ContextScope scope(*context_, "create_stream");
+  if (!scope) return scope.code();
+  const RelaxedCapture relaxed(context_->driver());
+  cuda::StreamHandle made = nullptr;
+  const Code code =
+      call_driver("create_stream", context_->driver().api().StreamCreate, &made, cuda::kStreamNonBlocking);
+  *s = made;
+  return code;
+}
+
+void CudaDevice::release_stream(Stream s) noexcept {
+  if (s == nullptr) return;
+  const ContextScope scope(*context_, "release_stream");
+  const RelaxedCapture relaxed(context_->driver());
+  call_driver("release_stream", context_->driver().api().StreamDestroy, handle_of(s));
+}
+
 Mark CudaDevice::create_mark() noexcept {
   const ContextScope scope(*context_, "create_mark");
   if (!scope) return nullptr;

@@ -50,6 +50,11 @@ class HostDevice final : public Device {
   Code mark_applied(Stream s, GateBlock* g, std::uint32_t set) noexcept override;
 
   // Everything has run when it returns, so order needs no marks.
+  Code create_stream(Stream* s) noexcept override {
+    *s = nullptr;
+    return Code::kOk;
+  }
+  void release_stream(Stream) noexcept override {}
   Mark create_mark() noexcept override { return this; }
   void release_mark(Mark) noexcept override {}
   Code record(Stream, Mark) noexcept override { return Code::kOk; }

@@ -84,6 +84,11 @@ device::Stream CudaRank::make_stream() {
   return s;
 }
 
+void CudaRank::destroy_stream(device::Stream s) {
+  sync(s);
+  EXPECT_EQ(driver_->call(driver_->api().StreamDestroy, static_cast<StreamHandle>(s)), Result::kSuccess);
+}
+
 Outputs* CudaRank::outputs(std::uint32_t set) {
   const Outputs* out = nullptr;
   EXPECT_EQ(gate_->outputs(set, &out), STEPGATE_OK);

@@ -72,6 +72,9 @@ class CudaRank {
   stepgate_status activate(device::Stream s);
   stepgate_status activate() { return activate(stream_); }
   void destroy_gate() { gate_.reset(); }
+  device::Stream make_stream();
+  // After its work.
+  void destroy_stream(device::Stream s);
 
   // The job's own work, enqueued. The rest of the buffer becomes `rest`.
   void fill(int buffer, const std::vector<float>& head, float rest = 0) { fill(buffer, head, rest, stream_); }
@@ -93,8 +96,6 @@ class CudaRank {
   void launch(device::cuda::GraphExecHandle exec, device::Stream s);
 
  private:
-  device::Stream make_stream();
-
   const StandIn& standin_;
   StreamNccl& nccl_;
   const int rank_;

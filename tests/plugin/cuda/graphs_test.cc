@@ -239,26 +239,52 @@ TEST(CudaGraphs, ARetiredRangesGraphSpoilsNoOther) {
   });
 }
 
-TEST(CudaGraphs, WhatACaptureForbidsIsRefusedAndTheCaptureLives) {
+// The job may capture whatever it likes meanwhile: calls between steps use the gate's own stream.
+TEST(CudaGraphs, CallsBetweenStepsLeaveACaptureAlone) {
+  CudaWorld world({.ranks = 1});
+  world.run([](CudaRank& r) {
+    r.declare("bucket", {0});
+    const std::uint32_t other = r.declare("other", {1});
+    ASSERT_EQ(r.activate(), STEPGATE_OK) << gate::last_error();
+    const GraphExecHandle nothing = r.record(r.stream(), [&] {
+      stepgate_scaler_info info{};
+      double fields[STEPGATE_ACTIVATION_FIELDS];
+      EXPECT_EQ(r.gate().state(&info), STEPGATE_OK) << gate::last_error();
+      EXPECT_EQ(r.gate().set_scale(1024), STEPGATE_OK) << gate::last_error();
+      EXPECT_EQ(r.gate().range_absent(other, true), STEPGATE_OK) << gate::last_error();
+      r.declare("third", {2});
+      EXPECT_EQ(r.gate().enforce_begin(r.stream()), STEPGATE_INVALID) << "the exchange cannot be recorded";
+      EXPECT_EQ(r.gate().enforce_summarize(r.stream(), fields), STEPGATE_INVALID);
+    });
+    EXPECT_NE(nothing, nullptr);
+    r.begin();
+    r.fill(0, {1024});
+    r.fill(1, {NAN});
+    const CudaStep s = r.end_and_wait();
+    EXPECT_EQ(s.decision.norm, 1) << s.error << " reason " << s.decision.reason;
+    EXPECT_EQ(s.decision.scale, 1024);
+  });
+}
+
+TEST(CudaGraphs, AStepThatIsRecordedTakesNoOtherCalls) {
   CudaWorld world({.ranks = 1});
   world.run([](CudaRank& r) {
     const std::uint32_t id = r.declare("bucket", {0});
     ASSERT_EQ(r.activate(), STEPGATE_OK) << gate::last_error();
-    const GraphExecHandle nothing = r.record(r.stream(), [&] {
+    const GraphExecHandle step = r.record(r.stream(), [&] {
       stepgate_decision d{};
-      stepgate_scaler_info info{};
-      double fields[STEPGATE_ACTIVATION_FIELDS];
-      EXPECT_EQ(r.gate().step_wait(0, &d), STEPGATE_INVALID);
-      EXPECT_EQ(r.gate().state(&info), STEPGATE_INVALID);
-      EXPECT_EQ(r.gate().retire_range(id), STEPGATE_INVALID);
+      EXPECT_EQ(r.gate().step_begin(r.stream()), STEPGATE_OK);
       EXPECT_EQ(r.gate().range_absent(id, true), STEPGATE_INVALID);
-      EXPECT_EQ(r.gate().set_scale(2), STEPGATE_INVALID);
-      EXPECT_EQ(r.gate().enforce_begin(r.stream()), STEPGATE_INVALID);
-      EXPECT_EQ(r.gate().enforce_summarize(r.stream(), fields), STEPGATE_INVALID);
-      EXPECT_EQ(r.gate().step_begin(nullptr), STEPGATE_OK)
-          << "a thread-local capture leaves the default alone";
+      EXPECT_EQ(r.gate().retire_range(id), STEPGATE_INVALID);
+      EXPECT_EQ(r.gate().step_wait(0, &d), STEPGATE_INVALID);
+      double fields[STEPGATE_SUMMARY_FIELDS];
+      EXPECT_EQ(r.gate().summarize(0, r.stream(), fields), STEPGATE_INVALID) << "no kernel writes there";
+      EXPECT_EQ(r.gate().step_end(0, r.stream()), STEPGATE_OK) << gate::last_error();
     });
-    EXPECT_NE(nothing, nullptr);
+    r.fill(0, {65536});
+    r.launch(step, r.stream());
+    r.sync(r.stream());
+    EXPECT_EQ(r.wait().decision.norm, 1);
   });
 }
 

@@ -268,10 +268,11 @@ TEST(CudaGateAccount, LaunchesAndCallsOfAStep) {
     }
     // Ours: begin, a local and a reduced scan per bucket, summarize, finish.
     EXPECT_EQ(seen["cuLaunchKernel"], 2 * kBuckets + 3);
-    EXPECT_EQ(seen["cuEventRecord"], 1);
+    EXPECT_EQ(seen["cuEventRecord"], 2);        // what comes after the begin, and after the end, waits for it
+    EXPECT_EQ(seen["cuStreamWaitEvent"], 1);    // the begin for the last step's end
     EXPECT_EQ(seen["cuStreamIsCapturing"], 2);  // at the step's begin and at its end
     const std::set<std::string> allowed = {"cuCtxGetCurrent", "cuLaunchKernel", "cuEventRecord",
-                                           "cuStreamIsCapturing"};
+                                           "cuStreamWaitEvent", "cuStreamIsCapturing"};
     for (const auto& [name, count] : seen) {
       EXPECT_EQ(allowed.count(name), 1u) << name << " " << count << " times: waits, allocates or asks";
     }
@@ -348,6 +349,30 @@ TEST(CudaGateMemory, DestroyedWithWorkInFlight) {
     r.reduce(0);
     ASSERT_EQ(r.gate().step_end(0, r.stream()), STEPGATE_OK);
     r.destroy_gate();  // AddressSanitizer, and the account at the end, say whether it waited
+  });
+}
+
+// Another thread gives the communicator up while the step is open: this rank has no decision, and the
+// optimizer on the device is told to skip.
+TEST(CudaGateMemory, AbortedFromAnotherThread) {
+  CudaWorld world({.ranks = 2});
+  world.run([](CudaRank& r) {
+    r.declare("bucket", {0});
+    ASSERT_EQ(r.activate(), STEPGATE_OK) << gate::last_error();
+    r.begin();
+    r.fill(0, {1});
+    r.reduce(0);
+    std::thread([&] { r.gate().comm_retired(r.comm()); }).join();
+    const CudaStep s = r.end_and_wait();
+    EXPECT_EQ(s.end, STEPGATE_UNDECIDED);
+    EXPECT_EQ(s.status, STEPGATE_UNDECIDED);
+    EXPECT_EQ(r.read_outputs().found_inf, 1.0f);
+    // The pointer comes back as a new communicator, and the ranks begin again.
+    ASSERT_EQ(r.activate(), STEPGATE_OK) << gate::last_error();
+    r.begin();
+    r.fill(0, {32768});
+    r.reduce(0);
+    EXPECT_EQ(r.end_and_wait().decision.norm, 1);
   });
 }
 

@@ -83,6 +83,48 @@ TEST(CudaStreams, AStepMayMoveFromStreamToStream) {
   });
 }
 
+// A job may destroy a stream once its own work there is done. Nothing is asked of it any more; the stand-in
+// counts what is.
+TEST(CudaStreams, AStreamThatIsGoneIsNotTouchedAgain) {
+  CudaWorld world({.ranks = 1, .max_delay_us = kDelay});
+  world.run([](CudaRank& r) {
+    const std::uint32_t id = r.declare("bucket", {0});
+    ASSERT_EQ(r.activate(), STEPGATE_OK) << gate::last_error();
+    for (int i = 1; i <= 3; ++i) {
+      const device::Stream s = r.make_stream();
+      ASSERT_EQ(r.gate().step_begin(s), STEPGATE_OK) << gate::last_error();
+      r.fill(0, {65536.0f * static_cast<float>(i)}, 0, s);
+      r.reduce(0, s);
+      ASSERT_EQ(r.gate().step_end(0, s), STEPGATE_OK) << gate::last_error();
+      r.destroy_stream(s);
+      EXPECT_EQ(r.wait().decision.norm, i);
+      stepgate_scaler_info info{};
+      EXPECT_EQ(r.gate().state(&info), STEPGATE_OK) << gate::last_error();
+      EXPECT_EQ(r.gate().range_absent(id, false), STEPGATE_OK) << gate::last_error();
+    }
+  });
+}
+
+// A range that is declared, or comes back, within the step is known to the scans that follow on any stream.
+TEST(CudaStreams, WhatIsDeclaredWithinAStepComesFirst) {
+  CudaWorld world({.ranks = 1, .max_delay_us = kDelay});
+  world.run([](CudaRank& r) {
+    r.declare("first", {0});
+    ASSERT_EQ(r.activate(), STEPGATE_OK) << gate::last_error();
+    for (int i = 1; i <= 3; ++i) {
+      r.begin();
+      r.fill(0, {3 * 65536}, 0, r.side_stream());
+      r.reduce(0, r.side_stream());
+      const std::uint32_t late = r.declare("late", {1});
+      r.fill(1, {4 * 65536}, 0, r.side_stream());
+      r.reduce(1, r.side_stream());
+      const CudaStep s = r.end_and_wait();
+      EXPECT_EQ(s.decision.norm, 5) << s.error << " reason " << s.decision.reason;
+      ASSERT_EQ(r.gate().retire_range(late), STEPGATE_OK);
+    }
+  });
+}
+
 // ---- non-blocking communicators
 
 TEST(CudaNonBlocking, IsReadOnceItIsLaunched) {
