@@ -38,7 +38,9 @@ device::Device* Devices::current(DeviceChoice choice, std::string* error) {
         "chosen its device (cudaSetDevice and a first use)";
     return nullptr;
   }
-  return cuda_locked(ordinal, context, error);
+  device::Device* const found = cuda_locked(ordinal, context, error);
+  if (found == nullptr && automatic) *error += "; STEPGATE_DEVICE=host makes gates work on host memory";
+  return found;
 }
 
 bool Devices::open_driver_locked(DeviceChoice choice, std::string* error) {

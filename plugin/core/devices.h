@@ -21,7 +21,8 @@ namespace stepgate::gate {
 class Devices {
  public:
   // The device of the calling thread. kAuto: of its current CUDA context where it has one, else host
-  // memory; kCuda: insists on the former. nullptr with *error.
+  // memory; kCuda: insists on the former. nullptr with *error. Host memory with *error: there is a driver,
+  // and it is of no use.
   device::Device* current(DeviceChoice choice, std::string* error);
 
  private:

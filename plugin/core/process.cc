@@ -41,6 +41,7 @@ stepgate_status Process::create_gate(const stepgate_gate_config* config, Gate** 
   }
   device::Device* const device = devices_.current(configuration_.device, &error);
   if (device == nullptr) return fail(STEPGATE_FAILED, "stepgate_gate_create: " + error);
+  if (!error.empty()) log().warn("gates work on host memory: " + error);
   if (device->capture_state(nullptr) != device::CaptureState::kNone) {
     return fail(STEPGATE_INVALID,
                 "stepgate_gate_create: a stream is being captured; create gates outside of captures");

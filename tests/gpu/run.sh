@@ -9,7 +9,7 @@ usage: tests/gpu/run.sh [--bundle FILE] [--nccl FILE] [--json FILE] [--work FOLD
   --bundle FILE     the plugin's bundle, from `ninja -C build/dev bundle` on a build machine
                     (default: build/dev/stepgate-*.tar.gz)
   --nccl FILE       the libnccl.so.2 to intercept (default: the loader's, then Python's nvidia-nccl)
-  --json FILE       where the results go as JSON (default: $OUT/gpu.json where OUT is set, else in --work)
+  --json FILE       where the results go as JSON (default: gpu.json in --work)
   --work FOLDER     for what is built and unpacked (default: build/gpu)
   --standin FOLDER  no GPU: the CPU stand-in for libcuda.so.1 in FOLDER, small sizes, no speeds judged
 Parts: build, correctness and steps, interception, sanitizer, timing, torch. The table comes last.
@@ -48,6 +48,14 @@ if [[ -z $standin ]] && ! has_gpu; then
   echo "run.sh: there is no GPU on this machine; nothing was measured" >&2
   exit 1
 fi
+if [[ -n $standin && ! -d $standin ]]; then
+  echo "run.sh: --standin $standin: no such folder; allowed: the folder of a stand-in libcuda.so.1" >&2
+  exit 2
+fi
+if [[ -n $bundle && ! -f $bundle ]]; then
+  echo "run.sh: --bundle $bundle: no such file; build it with: ninja -C build/dev bundle" >&2
+  exit 2
+fi
 mkdir -p "$work"
 work=$(cd "$work" && pwd)
 rm -rf "${work:?}/bundle" "${work:?}/bin"
@@ -57,8 +65,6 @@ results=$work/results.tsv
 jobs=$(nproc)
 if [[ -n $standin ]]; then
   standin=$(cd "$standin" && pwd)
-elif [[ -z $json && -n ${OUT:-} ]]; then
-  json=$OUT/gpu.json
 fi
 json=${json:-$work/gpu.json}
 started=$SECONDS

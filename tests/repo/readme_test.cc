@@ -28,8 +28,7 @@ std::string as_program(const std::vector<std::string>& example) {
   std::string includes, body;
   for (const std::string& line : example) (line.starts_with("#") ? includes : body) += line + "\n";
   return includes + "void job(void* comm, int rank, void* stream, void* grad, uint64_t count);\n" +
-         "void job(void* comm, int rank, void* stream, void* grad, uint64_t count) {\n" + body +
-         "(void)active;\n}\n";
+         "void job(void* comm, int rank, void* stream, void* grad, uint64_t count) {\n" + body + "}\n";
 }
 
 TEST(Readme, ExampleCompilesAsC99) {

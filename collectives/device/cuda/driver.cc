@@ -37,7 +37,9 @@ class Finder {
 };
 
 std::string missing_library(const std::string& library, const char* why) {
-  return "the CUDA driver cannot be opened (" + library + ": " + (why != nullptr ? why : "unknown reason") +
+  // The loader's sentence begins with the name.
+  return "the CUDA driver cannot be opened (" +
+         (why != nullptr ? std::string(why) : library + ": no reason given") +
          "); install the NVIDIA driver, or run on host memory";
 }
 

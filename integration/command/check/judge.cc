@@ -24,12 +24,14 @@ Line plugin_line(const Findings& found) {
 
 Line code_line(const Findings& found) {
   const DeviceCode& code = found.code;
+  if (!code.present && !found.missing.empty())
+    return {"device code", State::kNote, "unknown: no plugin to look into"};
   if (!code.present) {
     const char* text = "none in this build (no nvcc, or STEPGATE_CUDA=OFF): host memory only";
     return {"device code", has_gpu(found) ? State::kWrong : State::kNote, text};
   }
-  std::string text = "CUDA " + version_text(code.cuda) + ": sm_";
-  for (const int architecture : code.architectures) text += " " + std::to_string(architecture);
+  std::string text = "CUDA " + version_text(code.cuda) + ":";
+  for (const int architecture : code.architectures) text += " sm_" + std::to_string(architecture);
   if (code.ptx > 0) text += ", PTX of compute_" + std::to_string(code.ptx);
   return {"device code", State::kOk, text};
 }
@@ -48,12 +50,16 @@ std::string too_old_text(const Findings& found) {
   return text;
 }
 
+bool driver_too_old(const Findings& found) {
+  return found.code.present && found.driver.version / 1000 < found.code.cuda / 1000;
+}
+
 Line driver_line(const Findings& found) {
   const CudaDriver& driver = found.driver;
   if (!driver.found) return {"driver", State::kNote, "no libcuda.so.1 on this machine"};
   if (driver.without_gpu) return {"driver", State::kNote, "libcuda.so.1 is here, but no device"};
   if (!driver.error.empty()) return {"driver", State::kWrong, driver.error};
-  if (found.code.present && driver.version / 1000 < found.code.cuda / 1000) {
+  if (driver_too_old(found)) {
     return {"driver", State::kWrong, too_old_text(found)};
   }
   std::string text = "offers CUDA " + version_text(driver.version);
@@ -66,6 +72,11 @@ Line device_line(const Findings& found, const GpuDevice& gpu) {
   line.text += std::to_string(gpu.capability / 10) + "." + std::to_string(gpu.capability % 10);
   if (!found.code.present) return line;
   const std::string code = fitting_code(found.code, gpu.capability, found.driver.version);
+  if (!code.empty() && driver_too_old(found)) {
+    line.text += ", has " + code + " once the driver is new enough";
+    line.state = State::kNote;
+    return line;
+  }
   if (!code.empty()) {
     line.text += ", runs " + code;
     return line;

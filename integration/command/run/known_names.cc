@@ -14,7 +14,8 @@ constexpr std::string_view kPrefix = "STEPGATE_";
 
 std::vector<std::string_view> known_names() {
   // Of the host-memory NCCL, which has no table.
-  std::vector<std::string_view> names = {"STEPGATE_HOSTNCCL_TRANSPORT", "STEPGATE_HOSTNCCL_TIMEOUT"};
+  std::vector<std::string_view> names = {"STEPGATE_HOSTNCCL_TRANSPORT", "STEPGATE_HOSTNCCL_TIMEOUT",
+                                         "STEPGATE_HOSTNCCL_LAUNCH_DELAY_US"};
   for (const gate::ConfigEntry& entry : gate::config_table()) {
     if (std::string_view(entry.name).starts_with(kPrefix)) names.push_back(entry.name);
   }

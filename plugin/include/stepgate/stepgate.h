@@ -22,6 +22,7 @@
  *  - enqueues on `stream` (a CUDA stream; NULL is the legacy default stream; ignored on host memory)
  *    and does not synchronise; only stepgate_step_wait, stepgate_enforce_begin/_end/_decide,
  *    stepgate_state_* and stepgate_gate_destroy may wait;
+ *  - a stream that carried a declared gradient must live until the step's end;
  *  - pointers passed in belong to the caller and are read before the call returns, except gradient
  *    memory and `summary` arrays, which must live until the stream has passed them;
  *  - a struct starts with `size`, set by the caller to sizeof; fields beyond it are taken as zero,

@@ -195,6 +195,7 @@ CudaWorld::~CudaWorld() = default;
 
 void CudaWorld::run(const std::function<void(CudaRank&)>& body) {
   std::vector<std::thread> threads;
+  threads.reserve(ranks_.size());
   for (int r = 0; r < options_.ranks; ++r) {
     threads.emplace_back([&, r] {
       auto& rank = ranks_[static_cast<std::size_t>(r)];
