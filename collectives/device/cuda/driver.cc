@@ -82,8 +82,10 @@ std::shared_ptr<Driver> Driver::open(const DriverOptions& options, std::string* 
 bool Driver::resolve(void* library, std::string_view path, std::string* error) {
   const Finder finder(library);
   std::string missing;
-#define STEPGATE_CUDA_FIND(NAME, SUFFIX, PARAMETERS) \
-  if (!finder.fill(api_.NAME, "cu" #NAME)) missing += missing.empty() ? "cu" #NAME : ", cu" #NAME;
+  const auto need = [&missing](bool found, const char* name) {
+    if (!found) missing += (missing.empty() ? "" : ", ") + std::string(name);
+  };
+#define STEPGATE_CUDA_FIND(NAME, SUFFIX, PARAMETERS) need(finder.fill(api_.NAME, "cu" #NAME), "cu" #NAME);
   STEPGATE_CUDA_REQUIRED(STEPGATE_CUDA_FIND)
 #undef STEPGATE_CUDA_FIND
 #define STEPGATE_CUDA_FIND(NAME, SUFFIX, PARAMETERS) finder.fill(api_.NAME, "cu" #NAME);

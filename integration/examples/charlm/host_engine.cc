@@ -19,7 +19,7 @@ void HostEngine::start(std::vector<unsigned char> state, std::uint64_t steps_don
 
 Verdict HostEngine::finish(const float* gradients, float* weights) {
   strategy_->reduce(gradients);
-  const Verdict verdict = judge_->end();
+  Verdict verdict = judge_->end();
   if (!verdict.row.skip) strategy_->update(verdict.grad_scale);
   // After a skip as well: without an agreement another rank may have applied the step, and staying
   // away from its collective would hang it.

@@ -15,6 +15,7 @@
  */
 #ifndef STEPGATE_CLIENT_H
 #define STEPGATE_CLIENT_H
+/* NOLINTBEGIN(modernize-use-nullptr): C99 as well */
 
 #include <dlfcn.h>
 #include <string.h>
@@ -142,4 +143,5 @@ STEPGATE_CLIENT_CALL(reset, (stepgate_gate * gate, uint64_t generation), (gate, 
 #undef STEPGATE_CLIENT_CALL
 #undef STEPGATE_CLIENT_FUNCTION
 
+/* NOLINTEND(modernize-use-nullptr) */
 #endif /* STEPGATE_CLIENT_H */
