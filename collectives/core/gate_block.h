@@ -86,6 +86,8 @@ struct GateBlock {
   std::uint64_t diverged_step = 0;    // the last step that diverged
   std::uint64_t applied = 0;          // decisions, each set's
   std::uint64_t skipped = 0;
+  std::uint32_t slots = 0;  // that the ranges of this gate take; 0: whoever calls vouches for it
+  std::uint32_t reserved = 0;
   double external_scale = 0;  // > 0: the caller's scale for this step, instead of the scaler's
   SetBlock sets[kMaxSets];
 };
@@ -102,7 +104,8 @@ STEPGATE_HD void clear_local(RangeSlot* slots, std::uint32_t slot_count);
 // Folds the slots of a set into this rank's summary (fields: kSummaryFields doubles, the caller's)
 // and sets found_inf = 1 (and the rest of Outputs to a skip's) until a decision comes. A live slot whose
 // reduced statistics are another step's is no gradient of this one: the rank vetoes. Local statistics of
-// another step: the rank does not attribute.
+// another step: the rank does not attribute. Fewer slots than the gate has by now (a graph that was captured
+// before a range was declared): a gradient goes unseen, and the rank vetoes.
 STEPGATE_HD void summarize_set(GateBlock& g, std::uint32_t set, const RangeSlot* slots,
                                std::uint32_t slot_count, double* fields);
 

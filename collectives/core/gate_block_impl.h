@@ -137,7 +137,7 @@ STEPGATE_HD inline void summarize_set(GateBlock& g, std::uint32_t set, const Ran
   const double inv_scale = block_detail::inverse_scale(g.latched_scale);
   SummaryInput in;
   in.attributing = g.attributing;
-  in.veto = g.veto;
+  in.veto = g.veto != 0 || g.slots > slot_count;
   PairwiseSum squares;
   for (std::uint32_t i = 0; i < slot_count; ++i) {
     const RangeSlot& r = slots[i];

@@ -14,7 +14,6 @@ Gate::Gate(GateOptions options, device::Device& device, const ShimServices& serv
       log_(options_.configuration.log, options_.rank) {
   published_params_ = options_.params;
   hits_.reserve(64);
-  used_.reserve(16);
   pending_.reserve(64);
   known_.reserve(16);
 }
@@ -29,6 +28,9 @@ std::unique_ptr<Gate> Gate::create(GateOptions options, device::Device& device, 
 Gate::~Gate() {
   // Memory is about to go that enqueued work may still write to.
   if (!device_.immediate() && control_ != nullptr && control_locked()) device_.synchronize(control_);
+  for (const Used& u : used_) {
+    if (u.mark != nullptr) device_.release_mark(u.mark);
+  }
   if (begun_ != nullptr) device_.release_mark(begun_);
   if (done_ != nullptr) device_.release_mark(done_);
   if (ordered_ != nullptr) device_.release_mark(ordered_);
@@ -37,6 +39,10 @@ Gate::~Gate() {
 
 bool Gate::make_order() {
   if (device_.create_stream(&control_) != device::Code::kOk) return false;
+  for (Used& u : used_) {
+    u.mark = device_.create_mark();
+    if (u.mark == nullptr) return false;
+  }
   for (device::Mark* mark : {&begun_, &done_, &ordered_}) {
     *mark = device_.create_mark();
     if (*mark == nullptr) return false;

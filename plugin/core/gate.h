@@ -33,6 +33,7 @@
 #include "plugin/core/device_buffer.h"
 #include "plugin/core/gate_counters.h"
 #include "plugin/core/log.h"
+#include "plugin/core/nccl_calls.h"
 #include "plugin/core/range_table.h"
 #include "plugin/core/state_blob.h"
 
@@ -46,6 +47,9 @@ inline constexpr char kVersionText[] = STEPGATE_TEXT(STEPGATE_VERSION_MAJOR) "."
 inline constexpr std::uint32_t kMaxRanges = 4096;
 inline constexpr std::uint32_t kAnonymousSlots = 64;  // local scans of undeclared send buffers
 inline constexpr std::size_t kOffendersKept = 256;
+inline constexpr std::size_t kSideStreams = 32;  // with gradients of one step, beside the step's own
+// cudaStreamPerThread: one handle for another stream in every thread.
+inline const device::Stream kPerThreadStream = reinterpret_cast<device::Stream>(std::uintptr_t{2});
 // One message size for every exchange of ours, so that two ranks at different points of the protocol
 // still pair up and find out, instead of hanging.
 inline constexpr int kExchangeFields = kSummaryFields;
@@ -139,9 +143,11 @@ class Gate final : public metrics::RecordSource {
 
   // A stream that carried gradients of the open step, beside the step's own.
   struct Used {
-    device::Stream stream;
-    bool joins;  // recorded into the same graph as the step, or run as it is
-    std::uint64_t pokes;
+    device::Mark mark = nullptr;  // after its last scan
+    device::Stream stream = nullptr;
+    std::thread::id thread;
+    std::uint64_t pokes = 0;
+    bool marked = false;
   };
 
   // A reduction that a helper thread of NCCL launches later.
@@ -160,6 +166,21 @@ class Gate final : public metrics::RecordSource {
     std::string copy_error;
   };
 
+  // First in a call that writes on the gate's stream; at its end, with no lock held, what was written is
+  // waited for where a graph may run next, which nobody can put behind it.
+  class BeforeReplays {
+   public:
+    explicit BeforeReplays(Gate& gate) : gate_(gate) {}
+    ~BeforeReplays() {
+      if (gate_.captured_) gate_.device_.synchronize(gate_.control_);
+    }
+    BeforeReplays(const BeforeReplays&) = delete;
+    BeforeReplays& operator=(const BeforeReplays&) = delete;
+
+   private:
+    Gate& gate_;
+  };
+
   Gate(GateOptions options, device::Device& device, const ShimServices& services);
   bool allocate(std::string* error);
   bool make_order();
@@ -168,6 +189,7 @@ class Gate final : public metrics::RecordSource {
   std::vector<Group>::iterator find_group(ncclComm_t comm);
   void write_slot(std::uint32_t id);
   void reserve_scratch_locked();
+  void widen_span_locked(const RangeSpec& spec) noexcept;
   void retired_locked(std::uint32_t id);
   void prepare_scans(std::uint32_t id);
   void put_locked(void* to, const void* from, std::size_t bytes) noexcept;
@@ -187,6 +209,8 @@ class Gate final : public metrics::RecordSource {
   void hold_locked(const Reduction& op) noexcept;
   void launched_locked(const Reduction& op) noexcept;
   bool attribution_on() const;
+  bool within_span(const void* data, std::uint64_t bytes) const noexcept;
+  bool may_concern(const Reduction& op) const noexcept;
   bool wants(const Reduction& op, std::uint64_t bytes, std::uint64_t sends) noexcept;
 
   // gate_order.cc; mutex_ held where the name ends in _locked
@@ -196,7 +220,11 @@ class Gate final : public metrics::RecordSource {
   void poked_locked() noexcept;
   bool settle_pokes_locked() noexcept;
   bool after_pokes_locked(device::Stream s, std::uint64_t* seen) noexcept;
+  Used* used_locked(device::Stream s) noexcept;
   bool use_stream_locked(device::Stream s) noexcept;
+  void mark_stream_locked(device::Stream s) noexcept;
+  bool same_capture_locked(const char* function, device::CaptureState state, stepgate_status* why) const;
+  void abandon_recording() noexcept;
   bool join_streams_locked(device::Stream s) noexcept;
   bool controllable_locked(const char* function, stepgate_status* why) noexcept;
   void forget_pending_locked(ncclComm_t comm) noexcept;
@@ -219,9 +247,10 @@ class Gate final : public metrics::RecordSource {
   void withhold_locked(std::uint32_t set, device::Stream s) noexcept;
   stepgate_status verdict_locked(std::uint32_t set) const;
   // gate_outcome.cc
+  std::uint64_t begun_steps_locked() const;
   std::uint64_t current_step_locked() const;
   void collect_applies_locked(std::uint32_t set);
-  stepgate_status apply_failed(const char* what);
+  stepgate_status apply_failed(const char* what, device::CaptureState state);
   void mirror_locked(device::Stream s) noexcept;
   void fill_decision(const Decision& d, std::uint64_t step, double next_scale, stepgate_decision* out) const;
 
@@ -263,6 +292,7 @@ class Gate final : public metrics::RecordSource {
   DeviceBuffer<RangeSlot> slots_;  // kAnonymousSlots, then one per range id
   DeviceBuffer<double> summary_;   // kMaxSets * kExchangeFields, of the built-in exchange
   DeviceBuffer<double> failure_;   // kExchangeFields, constant after creation
+  const std::shared_ptr<Polls> polls_ = std::make_shared<Polls>();  // a timed-out call keeps it
   std::shared_ptr<PendingBallot> ballot_ = std::make_shared<PendingBallot>();
   // Mapped memory: written by the device, read by the host.
   DeviceBuffer<StepRecord> ring_;
@@ -284,7 +314,8 @@ class Gate final : public metrics::RecordSource {
   std::vector<Group> groups_;                           // in the order that all ranks share
   std::vector<ncclComm_t> known_;                       // communicators seen while nothing captured
   std::vector<Pending> pending_;
-  std::vector<Used> used_;                    // of the open step
+  std::array<Used, kSideStreams> used_;  // of the open step, the first used_count_
+  std::size_t used_count_ = 0;
   std::vector<RangeTable::Hit> hits_;         // scratch
   std::vector<device::Segment> shifted_;      // scratch
   std::vector<device::Scan> scans_;           // scratch
@@ -293,11 +324,12 @@ class Gate final : public metrics::RecordSource {
   Phase phase_ = Phase::kIdle;
   std::uint64_t step_ = 0;                                         // begun by calls; replays come on top
   std::uint32_t summarized_ = 0, decided_ = 0, applied_sets_ = 0;  // bit per set, of the open step
-  std::array<double*, kMaxSets> fields_of_{};                      // where summarize wrote
-  std::uint32_t anonymous_ = 0;                                    // slots used in this step
-  bool capturing_ = false;                                         // the open step is being recorded, not run
-  bool captured_ = false;                                          // something of this gate was recorded
-  bool graph_unnamed_ = false;  // a graph holds a reduction without a local scan of its own
+  std::array<bool, kMaxSets> on_host_{};       // that array lies where kernels do not reach
+  std::array<double*, kMaxSets> fields_of_{};  // where summarize wrote
+  std::uint32_t anonymous_ = 0;                // slots used in this step
+  bool capturing_ = false;                     // the open step is being recorded, not run
+  std::atomic<bool> captured_{false};          // something of this gate was recorded
+  bool graph_unnamed_ = false;                 // a graph holds a reduction without a local scan of its own
   bool attributing_ = false;
   bool drop_veto_ = false;  // a reduction of the open step was dropped
   bool failed_ = false;     // before the exchange of the open step: send the constant failure summary
@@ -311,12 +343,15 @@ class Gate final : public metrics::RecordSource {
   device::Stream last_stream_ = nullptr;  // where last_ was recorded; for comparison alone
   std::uint64_t pokes_ = 0;               // calls that wrote on control_
   std::uint64_t settled_pokes_ = 0;       // of these, those that have been waited for
+  std::uint64_t begin_pokes_ = 0;         // pokes_ at the step's begin
   std::uint64_t step_pokes_ = 0;          // of these, those that the step's stream comes after
   double scan_seconds_ = 0, agreement_seconds_ = 0;
   std::uint64_t records_taken_ = 0;  // of the ring
   std::uint64_t table_taken_ = 0;    // the step of the newest table copied
   std::vector<RangeSlot> table_copy_;
 
+  // All memory that was ever declared lies within; grows only.
+  std::atomic<std::uintptr_t> span_begin_{~std::uintptr_t{0}}, span_end_{0};
   std::atomic<bool> exchange_stuck_{false};  // a collective of ours never returned
   std::atomic<bool> enforcing_{false};
   std::atomic<bool> ever_enforced_{false};
@@ -328,5 +363,8 @@ class Gate final : public metrics::RecordSource {
   std::string nccl_version_;
   ScalerParams published_params_;
 };
+
+// Refuses a call's stream (gate_step.cc).
+stepgate_status per_thread(const char* function);
 
 }  // namespace stepgate::gate

@@ -61,7 +61,7 @@ bool Gate::exchange(const double* send, double* recv, device::Stream s, std::str
     ncclComm_t comm = spanning_group(&table, why);
     if (comm == nullptr) return false;
     const ncclResult_t code = sum_fields(services_, *table, comm, send, recv, kExchangeFields, s,
-                                         options_.configuration.activation_timeout_seconds);
+                                         options_.configuration.activation_timeout_seconds, *polls_);
     if (code == ncclSuccess) return true;
     *why = exchange_error(*table, code, comm);
   } catch (...) {
@@ -135,6 +135,7 @@ bool Gate::write_fresh_locked() noexcept {
   fresh.policy = options_.policy;
   fresh.policy.world = static_cast<std::uint32_t>(options_.world);
   fresh.enforcing = 1;
+  fresh.slots = kAnonymousSlots + ranges_.slots();
   fresh.released = fresh.undecided = fresh.veto = fresh.degrade = 0;
   fresh.diverged_in_row = 0;
   if (fresh.step < step_) fresh.step = step_;  // a begin that failed counted here and not there
@@ -176,9 +177,9 @@ stepgate_status Gate::vote(BallotKind kind, device::Stream s, double* sums) {
   const ShimServices services = services_;
   device::Device* const device = &device_;
   const bool in_time = run_with_deadline(
-      [ballot, services, device, table, comm, send, s, seconds] {
-        ballot->code =
-            sum_fields(services, *table, comm, send, ballot->fields.get(), kExchangeFields, s, seconds);
+      [ballot, services, device, table, comm, send, s, seconds, polls = polls_] {
+        ballot->code = sum_fields(services, *table, comm, send, ballot->fields.get(), kExchangeFields, s,
+                                  seconds, *polls);
         if (ballot->code != ncclSuccess) return;
         // On a device the call has only been enqueued: the other ranks are waited for here.
         ballot->copied =
@@ -206,6 +207,7 @@ stepgate_status Gate::vote(BallotKind kind, device::Stream s, double* sums) {
 // The host's picture of the block is what the ballot speaks of.
 stepgate_status Gate::ready_to_vote(const char* function, device::Stream s) {
   if (exchange_stuck_) return fail(STEPGATE_FAILED, kStuck);
+  if (s == kPerThreadStream && !device_.immediate()) return per_thread(function);
   if (const stepgate_status still = quiesce(function); still != STEPGATE_OK) return still;
   const std::lock_guard lock(mutex_);
   if (device_.capture_state(s) != device::CaptureState::kNone) {
@@ -233,6 +235,7 @@ stepgate_status Gate::enforce_begin(device::Stream s) {
 stepgate_status Gate::enforce_end(device::Stream s) {
   if (!enforcing())
     return fail(STEPGATE_INACTIVE, "stepgate_enforce_end: enforce is not active on this gate");
+  abandon_recording();
   const stepgate_status still = ready_to_vote("stepgate_enforce_end", s);
   if (still != STEPGATE_OK) return still;
   double sums[kExchangeFields] = {};

@@ -86,16 +86,32 @@ Gate::Window Gate::window(const Reduction& op) noexcept {
       return known_locked(op.comm, capturing_) ? Window::kStep : Window::kClosed;
     }
     // Recorded, while the step runs: a backward that is captured for later.
-    const bool graph = !capturing_ && known_locked(op.comm, true) && settle_pokes_locked();
-    return graph ? Window::kGraph : Window::kClosed;
+    return !capturing_ && !failed_ && known_locked(op.comm, true) ? Window::kGraph : Window::kClosed;
   }
   if (phase_ != Phase::kIdle || device_.immediate() || !enforcing()) return Window::kClosed;
   const bool capturing = device_.capture_state(op.stream) == device::CaptureState::kCapturing;
-  const bool graph = known_locked(op.comm, capturing) && capturing && settle_pokes_locked();
+  const bool graph = known_locked(op.comm, capturing) && capturing;
   return graph ? Window::kGraph : Window::kClosed;
 }
 
+// Whether the call touches the span of memory that this gate's ranges lie in. Answered without the lock: a
+// process may drive several devices, and what one gate waits for must not hold up another's reductions.
+bool Gate::within_span(const void* data, std::uint64_t bytes) const noexcept {
+  const auto begin = reinterpret_cast<std::uintptr_t>(data);
+  return begin < span_end_.load(std::memory_order_acquire) &&
+         begin + bytes > span_begin_.load(std::memory_order_acquire);
+}
+
+bool Gate::may_concern(const Reduction& op) const noexcept {
+  const bool scatter = op.kind == OpKind::kReduceScatter;
+  if (op.recv == nullptr || (scatter && op.world <= 0)) return true;
+  const std::uint64_t bytes = op.count * bytes_of(op.type);
+  const std::uint64_t sent = scatter ? bytes * static_cast<std::uint64_t>(op.world) : bytes;
+  return within_span(op.recv, bytes) || within_span(op.send, sent);
+}
+
 void Gate::before(const Reduction& op) noexcept {
+  if (!may_concern(op)) return;
   const std::lock_guard lock(mutex_);
   if (phase_ == Phase::kEnding || !attribution_on()) return;
   const std::uint64_t sends = op.kind == OpKind::kReduceScatter ? static_cast<std::uint64_t>(op.world) : 1;
@@ -201,6 +217,7 @@ bool Gate::attribute_anonymous(const Reduction& op, std::uint64_t count, Window 
 }
 
 void Gate::after(const Reduction& op, Outcome outcome) noexcept {
+  if (!may_concern(op)) return counters_.passed(op_of(op.kind));
   const std::lock_guard lock(mutex_);
   hits_.clear();
   ranges_.touching(op.recv, op.count * bytes_of(op.type), true, &hits_);
@@ -255,10 +272,12 @@ void Gate::cover(const Reduction& op, Window w) noexcept {
     const bool scanned = scan_reduced(h.id, op.stream);
     if (w == Window::kStep) r.covered = scanned;
   }
+  if (w == Window::kStep) mark_stream_locked(op.stream);
   scan_seconds_ += seconds_since(start);
 }
 
 void Gate::written(const void* data, std::size_t bytes) noexcept {
+  if (!within_span(data, bytes)) return;
   const std::lock_guard lock(mutex_);
   if (phase_ != Phase::kOpen) return;
   hits_.clear();

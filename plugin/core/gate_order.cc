@@ -63,51 +63,88 @@ bool Gate::after_pokes_locked(device::Stream s, std::uint64_t* seen) noexcept {
   return device_.wait(s, last_) == Code::kOk;
 }
 
-// False: nothing of the open step may be enqueued on s.
+// The stream's place among those of the open step; nullptr where there is none left.
+Gate::Used* Gate::used_locked(device::Stream s) noexcept {
+  const auto me = std::this_thread::get_id();
+  for (std::size_t i = 0; i < used_count_; ++i) {
+    // One handle names another stream in each thread.
+    if (used_[i].stream == s && (s != kPerThreadStream || used_[i].thread == me)) return &used_[i];
+  }
+  if (used_count_ == used_.size()) return nullptr;
+  Used& u = used_[used_count_];
+  if (device_.wait(s, begun_) != Code::kOk) return nullptr;
+  u.stream = s;
+  u.thread = me;
+  u.pokes = begin_pokes_;
+  u.marked = false;
+  ++used_count_;
+  return &u;
+}
+
+// False: nothing of the open step may be enqueued on s. Asked at every reduction, for a capture may have
+// begun or ended on the stream since the last one.
 bool Gate::use_stream_locked(device::Stream s) noexcept {
   if (device_.immediate()) return true;
-  if (s == step_stream_) {
-    if (!after_pokes_locked(s, &step_pokes_)) failed_ = true;
-    return true;
-  }
-  for (Used& u : used_) {
-    if (u.stream != s) continue;
-    if (u.joins && !after_pokes_locked(s, &u.pokes)) failed_ = true;
-    return u.joins;
-  }
-  const CaptureState wanted = capturing_ ? CaptureState::kCapturing : CaptureState::kNone;
   const CaptureState state = device_.capture_state(s);
-  bool joins = state == wanted;
   // Nobody knows what would become of a scan there, and its reduction is part of the step.
   if (state == CaptureState::kUnknown || state == CaptureState::kFailed) failed_ = true;
-  if (joins && device_.wait(s, begun_) != Code::kOk) {
-    joins = false;
-    failed_ = true;  // its reductions are part of the step and cannot be seen in order
+  if (state != (capturing_ ? CaptureState::kCapturing : CaptureState::kNone)) return false;
+  std::uint64_t* pokes = &step_pokes_;
+  if (s != step_stream_) {
+    Used* const u = used_locked(s);
+    if (u == nullptr) {
+      failed_ = true;  // its reductions are part of the step and cannot be seen in order
+      return false;
+    }
+    pokes = &u->pokes;
   }
-  try {
-    used_.push_back({s, joins, step_pokes_});
-    if (joins && !after_pokes_locked(s, &used_.back().pokes)) failed_ = true;
-  } catch (...) {
+  if (!after_pokes_locked(s, pokes)) failed_ = true;
+  return true;
+}
+
+// What the step's end waits for, so that the stream itself is not asked again.
+void Gate::mark_stream_locked(device::Stream s) noexcept {
+  if (device_.immediate() || s == step_stream_ || phase_ != Phase::kOpen) return;
+  Used* const u = used_locked(s);
+  if (u == nullptr || device_.record(s, u->mark) != Code::kOk) {
     failed_ = true;
+  } else {
+    u->marked = true;
   }
-  return joins;
 }
 
 // Everything of the step that other streams carry comes before what is enqueued on s from here on.
 bool Gate::join_streams_locked(device::Stream s) noexcept {
-  const CaptureState wanted = capturing_ ? CaptureState::kCapturing : CaptureState::kNone;
+  if (device_.immediate()) return true;
   bool all = true;
-  const auto join = [&](device::Stream other) {
-    all = device_.record(other, ordered_) == Code::kOk && device_.wait(s, ordered_) == Code::kOk && all;
-  };
-  if (!device_.immediate() && s != step_stream_) join(step_stream_);
-  for (const Used& u : used_) {
-    if (!u.joins || u.stream == s) continue;
-    const CaptureState state = device_.capture_state(u.stream);
-    if (state == wanted) join(u.stream);
-    if (state == CaptureState::kUnknown || state == CaptureState::kFailed) all = false;
+  if (s != step_stream_) {
+    const CaptureState wanted = capturing_ ? CaptureState::kCapturing : CaptureState::kNone;
+    all = device_.capture_state(step_stream_) == wanted &&
+          device_.record(step_stream_, ordered_) == Code::kOk && device_.wait(s, ordered_) == Code::kOk;
+  }
+  for (std::size_t i = 0; i < used_count_; ++i) {
+    const Used& u = used_[i];
+    if (u.marked && u.stream != s) all = device_.wait(s, u.mark) == Code::kOk && all;
   }
   return all;
+}
+
+// A step that is recorded is recorded whole, and one that runs runs whole.
+bool Gate::same_capture_locked(const char* function, CaptureState state, stepgate_status* why) const {
+  if (state == CaptureState::kFailed || (state == CaptureState::kCapturing) == capturing_) return true;
+  *why = fail(STEPGATE_INVALID, std::string(function) +
+                                    (capturing_ ? ": the step was begun in a capture, and this stream is not"
+                                                  " captured"
+                                                : ": this stream is being captured, and the step was begun"
+                                                  " outside of the capture"));
+  return false;
+}
+
+// A capture with a step in it was thrown away.
+void Gate::abandon_recording() noexcept {
+  const std::lock_guard lock(mutex_);
+  if (capturing_) phase_ = Phase::kIdle;
+  capturing_ = false;
 }
 
 // Whether a call outside of the steps may write now: not into a step that is being recorded.
@@ -117,8 +154,8 @@ bool Gate::controllable_locked(const char* function, stepgate_status* why) noexc
     *why = fail(STEPGATE_FAILED, std::string(function) + ": " + device_.last_error());
     return false;
   }
-  *why = fail(STEPGATE_INVALID, std::string(function) +
-                                    ": a step is being captured; call it before or after the capture");
+  *why = fail(STEPGATE_INVALID,
+              std::string(function) + ": a step is being captured; call it before or after the capture");
   return false;
 }
 
@@ -169,9 +206,9 @@ void Gate::settle_pending() noexcept {
     }
     const NcclTable* table = services_.table_of(comm);
     const ncclResult_t state =
-        table == nullptr
-            ? ncclInternalError
-            : wait_launched(services_, *table, comm, options_.configuration.activation_timeout_seconds);
+        table == nullptr ? ncclInternalError
+                         : wait_launched(services_, *table, comm,
+                                         options_.configuration.activation_timeout_seconds, *polls_);
     if (state == ncclSuccess) settled(comm);
     const std::lock_guard lock(mutex_);
     if (state != ncclSuccess) {

@@ -20,6 +20,11 @@ std::uint64_t Gate::current_step_locked() const {
   return captured_ ? std::max(step_, mirror_.get()->step) : step_;
 }
 
+// The same while the device may be writing.
+std::uint64_t Gate::begun_steps_locked() const {
+  return std::max(step_, std::atomic_ref<std::uint64_t>(mirror_.get()->step).load(std::memory_order_acquire));
+}
+
 stepgate_status Gate::verdict_locked(std::uint32_t set) const {
   const GateBlock& g = *mirror_.get();
   const SetBlock& s = g.sets[set];
@@ -91,26 +96,28 @@ stepgate_status Gate::apply(std::uint32_t set, device::Stream s) {
   const device::CaptureState state = device_.capture_state(s);
   // An optimizer that is captured alone applies whatever its replays find decided; once a step, for
   // afterwards the multiplier is 1.
-  const bool recorded = state == device::CaptureState::kCapturing && !capturing_;
+  const bool recorded = state == device::CaptureState::kCapturing && (!capturing_ || phase_ == Phase::kIdle);
   const std::uint32_t bit = 1u << set;
-  if (!recorded && (!(decided_ & bit) || (applied_sets_ & bit))) {
+  // Nor does a call see the replays of a captured step.
+  if (!recorded && !captured_ && (!(decided_ & bit) || (applied_sets_ & bit))) {
     return fail(STEPGATE_INVALID, "stepgate_apply: needs a decided step and runs once in it");
   }
   if (!recorded) applied_sets_ |= bit;
-  if (!enter_locked(s, state)) return apply_failed("the order of its streams");
+  if (!enter_locked(s, state)) return apply_failed("the order of its streams", state);
   collect_applies_locked(set);
-  if (device_.apply_all(s, applies_) != device::Code::kOk) return apply_failed("the gradients");
+  if (device_.apply_all(s, applies_) != device::Code::kOk) return apply_failed("the gradients", state);
   if (device_.mark_applied(s, block_.get(), set) != device::Code::kOk) {
-    return apply_failed("the outputs, which still ask for an unscale");
+    return apply_failed("the outputs, which still ask for an unscale", state);
   }
   mirror_locked(s);
   leave_locked(s, state);
   return STEPGATE_OK;
 }
 
-// The others have applied what this rank cannot: release all at the next step.
-stepgate_status Gate::apply_failed(const char* what) {
-  broken_ = true;
+// The others have applied what this rank cannot: release all at the next step. What could not be recorded
+// has run nowhere.
+stepgate_status Gate::apply_failed(const char* what, device::CaptureState state) {
+  if (state != device::CaptureState::kCapturing) broken_ = true;
   return fail(STEPGATE_FAILED, std::string("stepgate_apply: ") + what + ": " + device_.last_error());
 }
 

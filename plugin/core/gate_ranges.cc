@@ -31,6 +31,7 @@ stepgate_status Gate::add_group(ncclComm_t comm) {
   if (find_group(comm) != groups_.end()) {
     return fail(STEPGATE_INVALID, "stepgate_add_group: the communicator is in the gate's list already");
   }
+  polls_->renew(comm);
   groups_.push_back({comm, world});
   known_locked(comm, false);
   const std::lock_guard records(records_mutex_);
@@ -55,6 +56,7 @@ stepgate_status Gate::remove_group(ncclComm_t comm) {
 
 // The pointer may come back as another communicator: nothing of it may stay.
 void Gate::comm_retired(ncclComm_t comm) noexcept {
+  polls_->retire(comm);
   const std::lock_guard lock(mutex_);
   const auto it = find_group(comm);
   if (it != groups_.end()) groups_.erase(it);
@@ -64,6 +66,7 @@ void Gate::comm_retired(ncclComm_t comm) noexcept {
 
 stepgate_status Gate::declare_range(RangeSpec spec, std::uint32_t* id) {
   if (const stepgate_status bad = check_memory(spec); bad != STEPGATE_OK) return bad;
+  const BeforeReplays settled(*this);
   const std::lock_guard lock(mutex_);
   stepgate_status why = STEPGATE_OK;
   if (!controllable_locked("stepgate_declare_range", &why)) return why;
@@ -75,16 +78,29 @@ stepgate_status Gate::declare_range(RangeSpec spec, std::uint32_t* id) {
     return fail(STEPGATE_FAILED, "range '" + name + "': " + device_.last_error());
   }
   if (!ranges_.declare(std::move(spec), id, &error)) return fail(STEPGATE_INVALID, error);
-  ranges_.slot(*id).since = step_ + (phase_ == Phase::kIdle ? 1 : 0);
+  ranges_.slot(*id).since = begun_steps_locked() + (phase_ == Phase::kIdle ? 1 : 0);
   if (segment_stats_.size() < ranges_.slots()) segment_stats_.resize(ranges_.slots());
   segment_stats_[*id] = std::move(stats);
   reserve_scratch_locked();
+  widen_span_locked(ranges_.slot(*id).spec);
+  const std::uint32_t slots = kAnonymousSlots + ranges_.slots();
+  put_locked(&block_.get()->slots, &slots, sizeof slots);
   write_slot(*id);
   prepare_scans(*id);
   const std::lock_guard records(records_mutex_);
   if (range_names_.size() <= *id) range_names_.resize(*id + 1);
   range_names_[*id] = name;
   return STEPGATE_OK;
+}
+
+void Gate::widen_span_locked(const RangeSpec& spec) noexcept {
+  for (const device::Segment& s : spec.segments) {
+    const auto begin = reinterpret_cast<std::uintptr_t>(s.data);
+    const std::uintptr_t end = begin + s.count * element_size(spec.type);
+    if (s.count == 0) continue;
+    if (begin < span_begin_.load(std::memory_order_relaxed)) span_begin_ = begin;
+    if (end > span_end_.load(std::memory_order_relaxed)) span_end_ = end;
+  }
 }
 
 // Steps enqueue from these lists; they grow here and not there.
@@ -175,6 +191,7 @@ void Gate::put_locked(void* to, const void* from, std::size_t bytes) noexcept {
 }
 
 stepgate_status Gate::retire_range(std::uint32_t id) {
+  const BeforeReplays settled(*this);
   const std::lock_guard lock(mutex_);
   stepgate_status why = STEPGATE_OK;
   if (!controllable_locked("stepgate_retire_range", &why)) return why;
@@ -186,6 +203,7 @@ stepgate_status Gate::retire_range(std::uint32_t id) {
 }
 
 stepgate_status Gate::retire_all() {
+  const BeforeReplays settled(*this);
   const std::lock_guard lock(mutex_);
   stepgate_status why = STEPGATE_OK;
   if (!controllable_locked("stepgate_retire_all", &why)) return why;
@@ -202,6 +220,7 @@ void Gate::retired_locked(std::uint32_t id) {
 }
 
 stepgate_status Gate::range_absent(std::uint32_t id, bool absent) {
+  const BeforeReplays settled(*this);
   const std::lock_guard lock(mutex_);
   stepgate_status why = STEPGATE_OK;
   if (!controllable_locked("stepgate_range_absent", &why)) return why;

@@ -61,6 +61,7 @@ bool Gate::cover_missing_locked(std::uint32_t set, device::Stream s) noexcept {
       counters_.range_missing();
       attributing_ = false;  // its reduction was never seen, so nobody knows what went in
     }
+    r.graph = r.graph || capturing_;
     scans_.push_back(reduced_scan(i));
     scans_.back().unless_stamped = by_graph;
     r.covered = true;

@@ -140,6 +140,7 @@ void Gate::clamp_restored(SavedState* s) const {
 }
 
 stepgate_status Gate::reset(std::uint64_t generation) {
+  abandon_recording();
   if (const stepgate_status still = quiesce("stepgate_reset"); still != STEPGATE_OK) return still;
   const std::lock_guard lock(mutex_);
   GateBlock fresh = *mirror_.get();

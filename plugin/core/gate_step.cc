@@ -11,6 +11,7 @@
 #include "collectives/core/decimal.h"
 #include "plugin/core/gate.h"
 #include "plugin/core/last_error.h"
+#include "plugin/core/pointer_kind.h"
 
 namespace stepgate::gate {
 namespace {
@@ -31,6 +32,16 @@ stepgate_status inactive(const char* function) {
                                      "stepgate_enforce_begin on every rank first");
 }
 
+}  // namespace
+
+stepgate_status per_thread(const char* function) {
+  return fail(STEPGATE_INVALID, std::string(function) +
+                                    ": cudaStreamPerThread is another stream in every thread; allowed: the "
+                                    "default stream, or one that the job has created");
+}
+
+namespace {
+
 stepgate_status captures_elsewhere(const char* function) {
   return fail(STEPGATE_INVALID,
               std::string(function) + ": the default stream cannot be used while another stream is captured");
@@ -50,13 +61,14 @@ stepgate_status Gate::step_begin(device::Stream s) {
                                       " is still open; end it with stepgate_step_end or "
                                       "stepgate_scaler_update");
   }
+  if (s == kPerThreadStream && !device_.immediate()) return per_thread("stepgate_step_begin");
   const device::CaptureState state = device_.capture_state(s);
   if (state == device::CaptureState::kUnknown) return captures_elsewhere("stepgate_step_begin");
   capturing_ = state == device::CaptureState::kCapturing;
   failed_ = !enter_locked(s, state);
   step_stream_ = s;
-  step_pokes_ = pokes_;
-  used_.clear();
+  begin_pokes_ = step_pokes_ = pokes_;
+  used_count_ = 0;
   pending_.clear();
   ranges_.begin_step();
   anonymous_ = 0;
@@ -146,7 +158,17 @@ stepgate_status Gate::summarize(std::uint32_t set, device::Stream s, double* fie
   stepgate_status why = STEPGATE_OK;
   if (!ready_for_step_locked("stepgate_summarize", set, &why)) return why;
   const device::CaptureState state = device_.capture_state(s);
-  const bool reached = device_.reaches(fields);
+  if (!same_capture_locked("stepgate_summarize", state, &why)) return why;
+  // Asked again where the driver did not say: what a kernel does not reach the host will write.
+  const bool of_a_device = is_device_only(fields);
+  const bool reached = device_.immediate()
+                           ? !of_a_device
+                           : device_.reaches(fields) || (of_a_device && device_.reaches(fields));
+  if (!reached && of_a_device) {
+    return fail(STEPGATE_INVALID,
+                "stepgate_summarize: the summary array lies in memory of another device, or the driver does "
+                "not say where; allowed: memory of the gate's device, or of the host");
+  }
   if (!reached && state == device::CaptureState::kCapturing) {
     return fail(STEPGATE_INVALID,
                 "stepgate_summarize: the summary array lies in memory that the device cannot write, which "
@@ -157,6 +179,7 @@ stepgate_status Gate::summarize(std::uint32_t set, device::Stream s, double* fie
   double* mine = reached ? fields : own_fields(set);
   device_.copy_in(s, mine, kRest, sizeof kRest);
   fields_of_[set] = fields;
+  on_host_[set] = !reached;
   bool written = summarize_locked(set, s, mine);
   if (written && !reached) {
     written = device_.copy_out(s, fields, mine, sizeof kRest) == device::Code::kOk;
@@ -191,8 +214,10 @@ stepgate_status Gate::decide(std::uint32_t set, device::Stream s) {
 
 stepgate_status Gate::decide_locked(std::uint32_t set, device::Stream s, const double* fields) {
   const device::CaptureState state = device_.capture_state(s);
+  stepgate_status why = STEPGATE_OK;
+  if (!same_capture_locked("stepgate_decide", state, &why)) return why;
   bool ready = enter_locked(s, state);
-  if (!device_.reaches(fields)) {
+  if (on_host_[set]) {
     double* mine = own_fields(set);
     ready = device_.copy_in(s, mine, fields, sizeof(double) * kExchangeFields) == device::Code::kOk && ready;
     fields = mine;
@@ -211,6 +236,8 @@ stepgate_status Gate::scaler_update(device::Stream s) {
   const std::lock_guard lock(mutex_);
   if (phase_ != Phase::kOpen) return fail(STEPGATE_INVALID, "stepgate_scaler_update: no step is open");
   const device::CaptureState state = device_.capture_state(s);
+  stepgate_status why = STEPGATE_OK;
+  if (!same_capture_locked("stepgate_scaler_update", state, &why)) return why;
   if (!enter_locked(s, state)) counters_.error(metrics::Stage::kDecide);
   return finish_locked(kNoSet, s, state);
 }
@@ -244,9 +271,11 @@ stepgate_status Gate::finish_locked(std::int32_t decide_set, device::Stream s, d
   const std::string error = finished ? "" : std::string(": ") + device_.last_error();
   if (!finished) {
     decided_ = before;
+    broken_ = broken_ || before != 0;  // the others' scale moves on
     counters_.error(metrics::Stage::kDecide);
   }
   leave_locked(s, state);
+  capturing_ = false;
   if (device_.immediate()) harvest_locked();
   if (finished && decided_ == summarized_ && decided_ != 0) return STEPGATE_OK;
   return fail(STEPGATE_UNDECIDED,
@@ -264,6 +293,7 @@ stepgate_status Gate::step_end(std::uint32_t set, device::Stream s) {
     stepgate_status why = STEPGATE_OK;
     if (!ready_for_step_locked("stepgate_step_end", set, &why)) return why;
     state = device_.capture_state(s);
+    if (!same_capture_locked("stepgate_step_end", state, &why)) return why;
     if (!enter_locked(s, state)) failed_ = true;
     fields = own_fields(set);
     send = summarize_locked(set, s, fields) ? fields : failure_.get();
@@ -282,6 +312,7 @@ stepgate_status Gate::step_end(std::uint32_t set, device::Stream s) {
 }
 
 stepgate_status Gate::set_scale(double scale) {
+  const BeforeReplays settled(*this);
   const std::lock_guard lock(mutex_);
   const auto fp32 = static_cast<float>(scale);
   const auto inverse = static_cast<float>(1.0 / scale);

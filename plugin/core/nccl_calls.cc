@@ -1,5 +1,6 @@
 #include "plugin/core/nccl_calls.h"
 
+#include <algorithm>
 #include <chrono>
 #include <thread>
 
@@ -23,27 +24,40 @@ class InsideNccl {
 
 ncclResult_t sum_fields(const ShimServices& services, const NcclTable& table, ncclComm_t comm,
                         const double* send, double* recv, std::size_t count, device::Stream s,
-                        double limit_seconds) {
+                        double limit_seconds, Polls& polls) {
   ncclResult_t code = ncclInternalError;
   {
     const InsideNccl guard(services);
     code = table.AllReduce(send, recv, count, ncclFloat64, ncclSum, comm, static_cast<cudaStream_t>(s));
   }
-  return code == ncclInProgress ? wait_launched(services, table, comm, limit_seconds) : code;
+  return code == ncclInProgress ? wait_launched(services, table, comm, limit_seconds, polls) : code;
+}
+
+void Polls::retire(ncclComm_t comm) {
+  const std::lock_guard lock(mutex_);
+  retired_.push_back(comm);
+}
+
+void Polls::renew(ncclComm_t comm) {
+  const std::lock_guard lock(mutex_);
+  std::erase(retired_, comm);
+}
+
+ncclResult_t Polls::ask(const ShimServices& services, const NcclTable& table, ncclComm_t comm) {
+  const std::lock_guard lock(mutex_);
+  if (std::find(retired_.begin(), retired_.end(), comm) != retired_.end()) return ncclInternalError;
+  const InsideNccl guard(services);
+  ncclResult_t state = ncclInternalError;
+  const ncclResult_t asked = table.CommGetAsyncError(comm, &state);
+  return asked == ncclSuccess || asked == ncclInProgress ? state : asked;
 }
 
 ncclResult_t wait_launched(const ShimServices& services, const NcclTable& table, ncclComm_t comm,
-                           double limit_seconds) {
+                           double limit_seconds, Polls& polls) {
   if (table.CommGetAsyncError == nullptr) return ncclInternalError;
   const auto deadline = Clock::now() + std::chrono::duration<double>(limit_seconds);
   for (int round = 0;; ++round) {
-    ncclResult_t state = ncclInternalError;
-    ncclResult_t asked = ncclInternalError;
-    {
-      const InsideNccl guard(services);
-      asked = table.CommGetAsyncError(comm, &state);
-    }
-    if (asked != ncclSuccess && asked != ncclInProgress) return asked;
+    const ncclResult_t state = polls.ask(services, table, comm);
     if (state != ncclInProgress) return state;
     if (Clock::now() > deadline) return ncclInProgress;
     // A launch takes microseconds; what takes longer waits for another rank.

@@ -4,23 +4,41 @@
 // meanwhile (ShimServices::enter_nccl). Ownership: comm and buffers are the caller's.
 #pragma once
 
+#include <mutex>
 #include <string>
+#include <vector>
 
 #include "collectives/device/device.h"
 #include "plugin/core/core_entry.h"
 
 namespace stepgate::gate {
 
+// Communicators that polling must let go of: a retired one is freed by NCCL, and may be at any moment.
+// Lock: one of its own, held around the one NCCL call that asks for a state; that call does not block.
+class Polls {
+ public:
+  // Returns when no poll of comm is in progress; later ones end at once.
+  void retire(ncclComm_t comm);
+  // The pointer names a new communicator.
+  void renew(ncclComm_t comm);
+  // What ncclCommGetAsyncError says, or ncclInternalError for a retired one.
+  ncclResult_t ask(const ShimServices& services, const NcclTable& table, ncclComm_t comm);
+
+ private:
+  std::mutex mutex_;
+  std::vector<ncclComm_t> retired_;
+};
+
 // One SUM all-reduce of `count` fp64. On a non-blocking communicator returns once a helper thread of
 // NCCL has launched it, or ncclInProgress at the deadline.
 ncclResult_t sum_fields(const ShimServices& services, const NcclTable& table, ncclComm_t comm,
                         const double* send, double* recv, std::size_t count, device::Stream s,
-                        double limit_seconds);
+                        double limit_seconds, Polls& polls);
 
 // Until the communicator's earlier calls are launched: ncclSuccess, its error, or ncclInProgress at the
 // deadline. Waits for NCCL's helper thread, never for the device.
 ncclResult_t wait_launched(const ShimServices& services, const NcclTable& table, ncclComm_t comm,
-                           double limit_seconds);
+                           double limit_seconds, Polls& polls);
 
 // "ncclAllReduce of the agreement returned 6 (...): ..."
 std::string exchange_error(const NcclTable& table, ncclResult_t code, ncclComm_t comm);

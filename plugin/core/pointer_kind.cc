@@ -13,6 +13,9 @@ using GetAttribute = int (*)(void* data, int attribute, std::uint64_t pointer);
 constexpr int kMemoryType = 2;
 constexpr int kIsManaged = 8;
 constexpr unsigned kDeviceMemory = 2;
+constexpr int kUnknownPointer = 1;  // CUDA_ERROR_INVALID_VALUE
+constexpr int kNotInitialized = 3;
+constexpr int kNoContext = 201;  // nobody has used a device in this process yet
 
 // Asked again until a driver is there; once found it stays, for a job does not unload its driver.
 GetAttribute driver() {
@@ -33,8 +36,11 @@ bool is_device_only(const void* pointer) noexcept {
   if (ask == nullptr) return false;
   const auto address = reinterpret_cast<std::uint64_t>(pointer);
   unsigned type = 0;
-  // An error means that the driver does not know the pointer: ordinary host memory.
-  if (ask(&type, kMemoryType, address) != 0 || type != kDeviceMemory) return false;
+  const int asked = ask(&type, kMemoryType, address);
+  // Ordinary host memory, which the driver does not know.
+  if (asked == kUnknownPointer || asked == kNoContext || asked == kNotInitialized) return false;
+  if (asked != 0) return true;  // the driver did not say: not to be touched
+  if (type != kDeviceMemory) return false;
   unsigned managed = 0;
   return ask(&managed, kIsManaged, address) != 0 || managed == 0;
 }

@@ -46,10 +46,15 @@ stepgate_status Process::create_gate(const stepgate_gate_config* config, Gate** 
     return fail(STEPGATE_INVALID,
                 "stepgate_gate_create: a stream is being captured; create gates outside of captures");
   }
-  const std::unique_lock lock(gates_mutex_);
-  options.name = free_name_locked(options.name);
+  // The device may have to be waited for, so hooks are not held up meanwhile.
+  const std::lock_guard one_at_a_time(creation_mutex_);
+  {
+    const std::shared_lock lock(gates_mutex_);
+    options.name = free_name_locked(options.name);
+  }
   std::unique_ptr<Gate> gate = Gate::create(std::move(options), *device, services_, &error);
   if (gate == nullptr) return fail(STEPGATE_FAILED, "stepgate_gate_create: " + error);
+  const std::unique_lock lock(gates_mutex_);
   start_publisher_locked();
   if (publisher_ != nullptr) publisher_->add_source(gate.get());
   *out = gate.get();

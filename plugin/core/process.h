@@ -62,6 +62,7 @@ class Process {
   Configuration configuration_;
   std::string configuration_error_;
   Devices devices_;
+  std::mutex creation_mutex_;  // taken before gates_mutex_
   mutable std::shared_mutex gates_mutex_;
   std::vector<std::unique_ptr<Gate>> gates_;
   std::vector<std::unique_ptr<Gate>> kept_;  // destroyed, but a captured graph may still use their memory

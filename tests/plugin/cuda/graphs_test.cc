@@ -123,22 +123,99 @@ TEST(CudaGraphs, TheEndDoesNotReadTwice) {
   });
 }
 
-// Recorded within the step, on the step's own stream, and never run: there is no gradient, so nobody steps.
-TEST(CudaGraphs, ARecordingIsNoReduction) {
+// Recorded and replayed within the step, on the step's own stream: the plainest way to begin with graphs.
+TEST(CudaGraphs, ARecordingWithinAStepIsTakenForWhatItIs) {
   CudaWorld world({.ranks = 2});
   world.run([](CudaRank& r) {
     r.declare("bucket", {0});
     ASSERT_EQ(r.activate(), STEPGATE_OK) << gate::last_error();
     r.begin();
-    r.fill(0, {1});
-    const GraphExecHandle backward = r.record(r.stream(), [&] { r.reduce(0); });
-    const CudaStep s = r.end_and_wait();
-    EXPECT_EQ(s.decision.skip, 1);
-    EXPECT_EQ(s.decision.reason, STEPGATE_REASON_VETO);
-    r.begin();
     r.fill(0, {32768});
-    r.launch(backward, r.stream());
+    const GraphExecHandle backward = r.record(r.stream(), [&] { r.reduce(0); });
+    EXPECT_TRUE(r.gate().captured()) << "its memory is the graph's from here on";
+    for (int i = 1; i <= 3; ++i) {
+      if (i > 1) r.begin();
+      r.fill(0, {i == 2 && r.rank() == 1 ? NAN : 32768.0f});
+      r.launch(backward, r.stream());
+      EXPECT_EQ(r.end_and_wait().decision.skip, i == 2);
+    }
+    EXPECT_EQ(r.gate().counters().ranges_missing, 0u);
+    EXPECT_EQ(r.gate().counters().ranges_rescanned, 0u);
+  });
+}
+
+// A capture begins and ends on a stream within the step; what is reduced there afterwards is live again.
+TEST(CudaGraphs, ACaptureOnASideStreamPassesAndTheStepGoesOn) {
+  CudaWorld world({.ranks = 2, .max_delay_us = 1500});
+  world.run([](CudaRank& r) {
+    r.declare("recorded", {0});
+    r.declare("live", {1});
+    ASSERT_EQ(r.activate(), STEPGATE_OK) << gate::last_error();
+    r.begin();
+    r.fill(0, {0});
+    const GraphExecHandle unused = r.record(r.side_stream(), [&] { r.reduce(0, r.side_stream()); });
+    EXPECT_NE(unused, nullptr);
+    r.fill(1, {r.rank() == 1 ? NAN : 1.0f}, 0, r.side_stream());
+    r.reduce(1, r.side_stream());
+    const CudaStep s = r.end_and_wait();
+    EXPECT_EQ(s.decision.skip, 1) << "the NaN was read before it was there";
+    EXPECT_EQ(s.decision.reason, STEPGATE_REASON_NAN);
+  });
+}
+
+TEST(CudaGraphs, AStepIsCapturedWholeOrNotAtAll) {
+  CudaWorld world({.ranks = 1});
+  world.run([](CudaRank& r) {
+    r.declare("bucket", {0});
+    ASSERT_EQ(r.activate(), STEPGATE_OK) << gate::last_error();
+    const GraphExecHandle begin = r.record(
+        r.stream(), [&] { EXPECT_EQ(r.gate().step_begin(r.stream()), STEPGATE_OK) << gate::last_error(); });
+    EXPECT_NE(begin, nullptr);
+    EXPECT_EQ(r.gate().step_end(0, r.stream()), STEPGATE_INVALID) << "an old step's figures would decide";
+    EXPECT_EQ(r.gate().enforce_end(r.stream()), STEPGATE_OK) << gate::last_error();
+    EXPECT_EQ(r.gate().enforce_begin(r.stream()), STEPGATE_OK) << gate::last_error();
+    r.begin();
+    r.record(r.side_stream(), [&] { EXPECT_EQ(r.gate().step_end(0, r.side_stream()), STEPGATE_INVALID); });
+    r.fill(0, {65536});
     EXPECT_EQ(r.end_and_wait().decision.norm, 1);
+  });
+}
+
+// A graph knows the ranges of its day. One more, and its replays skip instead of passing a gradient unseen.
+TEST(CudaGraphs, ARangeDeclaredAfterTheCaptureVetoesItsReplays) {
+  CudaWorld world({.ranks = 1});
+  world.run([](CudaRank& r) {
+    r.declare("bucket", {0});
+    ASSERT_EQ(r.activate(), STEPGATE_OK) << gate::last_error();
+    const GraphExecHandle step = r.record(r.stream(), [&] {
+      EXPECT_EQ(r.gate().step_begin(r.stream()), STEPGATE_OK);
+      r.reduce(0);
+      EXPECT_EQ(r.gate().step_end(0, r.stream()), STEPGATE_OK);
+    });
+    r.declare("later", {1});
+    r.fill(0, {1});
+    r.fill(1, {NAN});
+    r.launch(step, r.stream());
+    EXPECT_EQ(r.read_outputs().found_inf, 1.0f);
+  });
+}
+
+TEST(CudaGraphs, AScaleSetBetweenReplaysIsThere) {
+  CudaWorld world({.ranks = 1, .max_delay_us = 2000});
+  world.run([](CudaRank& r) {
+    r.declare("bucket", {0});
+    ASSERT_EQ(r.activate(), STEPGATE_OK) << gate::last_error();
+    const GraphExecHandle step = r.record(r.stream(), [&] {
+      EXPECT_EQ(r.gate().step_begin(r.stream()), STEPGATE_OK);
+      r.reduce(0);
+      EXPECT_EQ(r.gate().step_end(0, r.stream()), STEPGATE_OK);
+    });
+    for (int i = 1; i <= 5; ++i) {
+      r.fill(0, {1024.0f * static_cast<float>(i)});
+      ASSERT_EQ(r.gate().set_scale(1024.0 * i), STEPGATE_OK) << gate::last_error();
+      r.launch(step, r.stream());
+      EXPECT_EQ(r.read_outputs().norm, 1.0f) << "replay " << i;
+    }
   });
 }
 

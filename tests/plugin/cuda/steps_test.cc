@@ -268,10 +268,11 @@ TEST(CudaGateAccount, LaunchesAndCallsOfAStep) {
     }
     // Ours: begin, a local and a reduced scan per bucket, summarize, finish.
     EXPECT_EQ(seen["cuLaunchKernel"], 2 * kBuckets + 3);
-    EXPECT_EQ(seen["cuEventRecord"], 2);        // what comes after the begin, and after the end, waits for it
-    EXPECT_EQ(seen["cuStreamWaitEvent"], 1);    // the begin for the last step's end
-    EXPECT_EQ(seen["cuStreamIsCapturing"], 2);  // at the step's begin and at its end
-    EXPECT_EQ(seen["cuCtxGetCurrent"], 2 * kBuckets + 3 + 2 + 1 + 2);  // one beside each of the others
+    EXPECT_EQ(seen["cuEventRecord"], 2);      // what comes after the begin, and after the end, waits for it
+    EXPECT_EQ(seen["cuStreamWaitEvent"], 1);  // the begin for the last step's end
+    EXPECT_EQ(seen["cuStreamIsCapturing"], 2 + 2 * kBuckets);  // at begin and end, before and after a call
+    EXPECT_EQ(seen["cuCtxGetCurrent"],
+              2 * kBuckets + 3 + 2 + 1 + 2 + 2 * kBuckets);  // one beside each of the others
     const std::set<std::string> allowed = {"cuCtxGetCurrent", "cuLaunchKernel", "cuEventRecord",
                                            "cuStreamWaitEvent", "cuStreamIsCapturing"};
     for (const auto& [name, count] : seen) {

@@ -125,6 +125,47 @@ TEST(CudaStreams, WhatIsDeclaredWithinAStepComesFirst) {
   });
 }
 
+// A side stream may go as soon as its work is enqueued; the step's end waits for its mark alone.
+TEST(CudaStreams, ASideStreamMayGoBeforeTheEnd) {
+  CudaWorld world({.ranks = 1, .max_delay_us = kDelay});
+  world.run([](CudaRank& r) {
+    r.declare("there", {1});
+    ASSERT_EQ(r.activate(), STEPGATE_OK) << gate::last_error();
+    r.begin();
+    const device::Stream s = r.make_stream();
+    r.fill(1, {65536}, 0, s);
+    r.reduce(1, s);
+    r.destroy_stream(s);
+    EXPECT_EQ(r.end_and_wait().decision.norm, 1);
+  });
+}
+
+// The job captures on the stream that the step began on, for later; the step ends elsewhere. Neither may
+// spoil the other.
+TEST(CudaStreams, TheStepsStreamMayBeCapturedByTheEnd) {
+  CudaWorld world({.ranks = 1});
+  world.run([](CudaRank& r) {
+    r.declare("bucket", {0});
+    ASSERT_EQ(r.activate(), STEPGATE_OK) << gate::last_error();
+    r.begin();
+    r.fill(0, {1});
+    r.reduce(0);
+    r.sync(r.stream());
+    r.record(r.stream(),
+             [&] { EXPECT_EQ(r.gate().step_end(0, r.side_stream()), STEPGATE_OK) << gate::last_error(); });
+    EXPECT_EQ(r.wait().decision.skip, 1) << "the end could not be put behind the step's stream";
+  });
+}
+
+TEST(CudaStreams, TheStreamOfAThreadIsRefused) {
+  CudaWorld world({.ranks = 1});
+  world.run([](CudaRank& r) {
+    ASSERT_EQ(r.activate(), STEPGATE_OK) << gate::last_error();
+    EXPECT_EQ(r.gate().step_begin(gate::kPerThreadStream), STEPGATE_INVALID);
+    EXPECT_EQ(r.gate().enforce_begin(gate::kPerThreadStream), STEPGATE_INVALID);
+  });
+}
+
 // ---- non-blocking communicators
 
 TEST(CudaNonBlocking, IsReadOnceItIsLaunched) {
@@ -176,6 +217,27 @@ TEST(CudaNonBlocking, WhatAnotherThreadIssuedIsReadAtTheEnd) {
     std::thread([&] { EXPECT_EQ(r.reduce(0), ncclInProgress); }).join();
     EXPECT_EQ(r.end_and_wait().decision.norm, 1);
     EXPECT_EQ(r.gate().counters().ranges_rescanned, 1u);
+  });
+}
+
+// NCCL frees a communicator that was aborted: it is not asked again, however long the deadline is.
+TEST(CudaNonBlocking, ARetiredCommunicatorIsNotPolled) {
+  CudaWorld world({.ranks = 1});
+  world.run([](CudaRank& r) {
+    r.declare("bucket", {0});
+    ASSERT_EQ(r.activate(), STEPGATE_OK) << gate::last_error();
+    r.nccl().set_delay(r.rank(), 300000);
+    r.begin();
+    r.fill(0, {1});
+    ASSERT_EQ(r.reduce(0), ncclInProgress);
+    std::thread abort([&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      r.gate().comm_retired(r.comm());
+    });
+    EXPECT_EQ(r.gate().step_end(0, r.stream()), STEPGATE_UNDECIDED);
+    EXPECT_EQ(r.nccl().async_error(r.rank()), ncclInProgress) << "it waited for the helper thread";
+    abort.join();
+    while (r.nccl().async_error(r.rank()) == ncclInProgress) std::this_thread::yield();
   });
 }
 
