@@ -17,7 +17,7 @@ Process::Process(const Environment& environment, const ShimServices& services)
   // Fail open: the job runs as if the plugin were off, and the reason is on its standard error.
   configuration_.mode = Mode::kOff;
   const char* rank = environment("RANK");
-  Log(LogLevel::kError, rank != nullptr ? std::atoi(rank) : 0)
+  Log(LogLevel::kError, rank != nullptr ? static_cast<int>(std::strtol(rank, nullptr, 10)) : 0)
       .error(configuration_error_ + "; StepGate stays off in this process");
 }
 
