@@ -111,12 +111,13 @@ TEST(CudaStreams, WhatIsDeclaredWithinAStepComesFirst) {
   world.run([](CudaRank& r) {
     r.declare("first", {0});
     ASSERT_EQ(r.activate(), STEPGATE_OK) << gate::last_error();
-    for (int i = 1; i <= 3; ++i) {
+    for (int i = 1; i <= 10; ++i) {
       r.begin();
       r.fill(0, {3 * 65536}, 0, r.side_stream());
-      r.reduce(0, r.side_stream());
-      const std::uint32_t late = r.declare("late", {1});
       r.fill(1, {4 * 65536}, 0, r.side_stream());
+      r.reduce(0, r.side_stream());
+      r.sync(r.side_stream());
+      const std::uint32_t late = r.declare("late", {1});
       r.reduce(1, r.side_stream());
       const CudaStep s = r.end_and_wait();
       EXPECT_EQ(s.decision.norm, 5) << s.error << " reason " << s.decision.reason;
