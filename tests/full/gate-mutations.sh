@@ -85,7 +85,7 @@ mutate graphs-outlive-their-ranges collectives/core/gate_block_impl.h 's/g\.veto
 hooks=plugin/core/gate_hooks.cc
 mutate scan-ahead-of-the-launch "$hooks" 's/if \(w == Window::kStep && outcome == Outcome::kPending\) \{\s+hold_locked\(op\);\s+\} else if \(w == Window::kClosed \|\| outcome != Outcome::kLaunched\)/if (w == Window::kClosed || outcome == Outcome::kDropped)/' \
   gate_cuda_test 'CudaNonBlocking.IsReadOnceItIsLaunched'
-mutate first-seen-in-a-capture "$hooks" 's/if \(capturing\) return false;//' \
+mutate first-seen-in-a-capture "$hooks" 's/if \(capturing\) return false;/if (capturing \&\& comm == nullptr) return false;/' \
   gate_cuda_test 'CudaGraphs.ACommunicatorFirstSeenDuringACapturePassesThrough'
 mutate a-call-after-the-replay "$hooks" 's/ranges_\.slot\(h\.id\)\.covered = false;\n    ranges_\.slot\(h\.id\)\.touched = true;/ranges_.slot(h.id).covered = false;/' \
   gate_cuda_test 'CudaGraphs.AStepWithoutAReplayIsReadAtItsEnd'
