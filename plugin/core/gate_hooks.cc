@@ -73,6 +73,7 @@ bool Gate::known_locked(ncclComm_t comm, bool capturing) noexcept {
   if (capturing) return false;
   try {
     known_.push_back(comm);
+    polls_->renew(comm);  // the pointer of one that was retired may come back
   } catch (...) {
     return false;
   }

@@ -33,9 +33,13 @@ ncclResult_t sum_fields(const ShimServices& services, const NcclTable& table, nc
   return code == ncclInProgress ? wait_launched(services, table, comm, limit_seconds, polls) : code;
 }
 
-void Polls::retire(ncclComm_t comm) {
+void Polls::retire(ncclComm_t comm) noexcept {
   const std::lock_guard lock(mutex_);
-  retired_.push_back(comm);
+  try {
+    if (std::find(retired_.begin(), retired_.end(), comm) == retired_.end()) retired_.push_back(comm);
+  } catch (...) {
+    // No memory to remember it by: a poll that is in progress ends with NCCL's own answer.
+  }
 }
 
 void Polls::renew(ncclComm_t comm) {

@@ -18,7 +18,7 @@ namespace stepgate::gate {
 class Polls {
  public:
   // Returns when no poll of comm is in progress; later ones end at once.
-  void retire(ncclComm_t comm);
+  void retire(ncclComm_t comm) noexcept;
   // The pointer names a new communicator.
   void renew(ncclComm_t comm);
   // What ncclCommGetAsyncError says, or ncclInternalError for a retired one.

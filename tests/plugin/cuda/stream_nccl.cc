@@ -36,7 +36,10 @@ struct StreamNccl::Comm {
   std::atomic<unsigned> delay{0};
   std::atomic<int> pending{0};
   std::vector<std::thread> helpers;
-  char second = 0;  // what second_comm() points to
+  struct {
+    StreamNccl* nccl;
+    int rank;
+  } second{};  // what second_comm() points to
 };
 
 namespace {
@@ -94,6 +97,7 @@ StreamNccl::StreamNccl(int ranks, std::shared_ptr<device::cuda::Driver> driver)
     auto comm = std::make_unique<Comm>();
     comm->nccl = this;
     comm->rank = r;
+    comm->second = {this, r};
     EXPECT_EQ(driver_->call(api.DevicePrimaryCtxRetain, &comm->context, r), Result::kSuccess);
     {
       const InContext scope(*driver_, comm->context);

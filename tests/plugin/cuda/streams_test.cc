@@ -258,10 +258,12 @@ TEST(CudaNonBlocking, ACommunicatorThatGoesVetoesWhatItHadPending) {
     const CudaStep s = r.end_and_wait();
     EXPECT_EQ(s.decision.skip, 1);
     EXPECT_EQ(s.decision.reason, STEPGATE_REASON_VETO);
-    // The pointer comes back as another communicator, which owes nothing.
+    // The pointer comes back as another communicator, which owes nothing and is asked again.
     r.begin();
     r.fill(0, {32768});
-    r.reduce(0);
+    r.gate().before(op);
+    ASSERT_EQ(r.nccl().all_reduce(r.rank(), op.send, op.recv, op.count, op.type, r.stream()), ncclSuccess);
+    r.gate().after(op, stepgate::Outcome::kPending);
     EXPECT_TRUE(r.end_and_wait().applies());
   });
 }
