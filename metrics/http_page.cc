@@ -1,5 +1,6 @@
 #include "metrics/http_page.h"
 
+#include <CivetServer.h>
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <prometheus/exposer.h>
@@ -57,6 +58,34 @@ BindResult bind_once(const sockaddr_in& where, std::string* why) {
   if (error == EADDRINUSE || error == EACCES) return BindResult::kTaken;
   *why = std::strerror(error);
   return BindResult::kBadAddress;
+}
+
+constexpr const char* kServingThreads = "2";
+constexpr unsigned kServerThreads = 3;  // those and the accepting one
+constexpr auto kLongestStart = std::chrono::seconds(2);
+
+std::atomic<unsigned> threads_started{0};
+std::atomic<unsigned> threads_wanted{0};
+
+// Each thread of the server sets SIGPIPE to ignored, for the whole process, as the first thing it does: that
+// may be after the server's constructor has returned. It calls this back next.
+CivetCallbacks count_threads() {
+  CivetCallbacks callbacks;
+  callbacks.init_thread = [](const mg_context*, int) -> void* {
+    threads_started.fetch_add(1);
+    return nullptr;
+  };
+  return callbacks;
+}
+
+// Until then the guard must stay. The bound is for a server that starts its threads when it needs them.
+void wait_for_threads() {
+  const unsigned wanted = threads_wanted.fetch_add(kServerThreads) + kServerThreads;
+  const auto end = std::chrono::steady_clock::now() + kLongestStart;
+  while (static_cast<int>(threads_started.load() - wanted) < 0) {
+    if (std::chrono::steady_clock::now() > end) return threads_wanted.store(threads_started.load());
+    std::this_thread::sleep_for(std::chrono::microseconds(50));
+  }
 }
 
 // One connection, opened and closed. Failure is of no interest.
@@ -150,10 +179,14 @@ std::unique_ptr<HttpPage> HttpPage::serve(const std::string& address, std::uint1
                                           const std::shared_ptr<prometheus::Collectable>& page,
                                           std::string* why) {
   const SignalGuard guard;
+  const CivetCallbacks callbacks = count_threads();
   try {
     // No document root, ever: the server then has nothing to serve but this page.
-    auto exposer = std::make_unique<prometheus::Exposer>(std::vector<std::string>{
-        "listening_ports", absl::StrCat(numeric(address), ":", port), "num_threads", "2"});
+    auto exposer = std::make_unique<prometheus::Exposer>(
+        std::vector<std::string>{"listening_ports", absl::StrCat(numeric(address), ":", port), "num_threads",
+                                 kServingThreads},
+        &callbacks);
+    wait_for_threads();
     exposer->RegisterCollectable(page, kPagePath);
     const std::vector<int> ports = exposer->GetListeningPorts();
     const auto bound = ports.empty() ? port : static_cast<std::uint16_t>(ports.front());

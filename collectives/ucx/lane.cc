@@ -41,6 +41,9 @@ void Lane::judge(const Posted& posted) {
     broken_peer_ = posted.peer;
     failure_ = {SGT_PEER_DEAD, posted.peer, peer + " died: " + ucs_status_string(status)};
   } else if (status != UCS_OK) {
+    // What UCX says depends on where it was when the peer went: wiring up to a process that has just died
+    // is a "Shared memory error". So this too waits for a word about the peer.
+    broken_peer_ = posted.peer;
     failure_ = {SGT_SYSTEM, posted.peer, "message with " + peer + " failed: " + ucs_status_string(status)};
   }
 }

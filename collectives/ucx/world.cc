@@ -185,7 +185,10 @@ bool World::slice() {
     collect(*operation);
     if (i < active_.size() && active_[i] == operation) ++i;
   }
-  if (!broken() && fabric_->failed_peer() >= 0) suspect(fabric_->failed_peer(), "its endpoint failed");
+  if (!broken() && fabric_->failed_peer() >= 0) {
+    const int peer = fabric_->failed_peer();
+    suspect({SGT_PEER_DEAD, peer, rank_text(peer) + " died: its endpoint failed"});
+  }
   const Time now = Clock::now();
   if (!broken() && now - attended_at_ >= kAttendEvery) attend(now);
   return moved;
@@ -197,7 +200,9 @@ void World::collect(Operation& operation) {
   if (operation.done()) {
     std::erase(active_, &operation);
   } else if (operation.broken_peer() >= 0) {
-    suspect(operation.broken_peer(), failure.message);
+    Failure named = failure;
+    named.message = std::string(operation.name()) + ": " + named.message;
+    suspect(std::move(named));
   } else if (failure.status != SGT_OK) {
     Failure named = failure;
     named.message = std::string(operation.name()) + ": " + named.message;
@@ -235,7 +240,7 @@ void World::lost_coordinator() {
 
 void World::check_deadlines(Time now) {
   if (pending_) {
-    if (now >= pending_->until) fail(pending_->failure, false);
+    if (now >= pending_->until) fail(pending_->failure, pending_->tell);
     return;
   }
   for (Operation* operation : active_) {
@@ -246,17 +251,19 @@ void World::check_deadlines(Time now) {
     Failure failure{SGT_TIMEOUT, peer,
                     describe_timeout(place_.rank, peer, timeout_seconds_, operation->name())};
     control_.report(failure);
-    pending_ = Pending{std::move(failure), now + seconds(kVerdictSeconds)};
+    pending_ = Pending{std::move(failure), now + seconds(kVerdictSeconds), false};
     return;
   }
 }
 
-// The coordinator decides: the peer may have closed its endpoint because it gave up on somebody else.
-void World::suspect(int peer, const std::string& words) {
+// The coordinator decides: the peer may have closed its endpoint because it gave up on somebody else. A
+// failure that does not say that the peer is dead may be such a consequence as well; if no verdict comes, it
+// stands for itself and the others are told.
+void World::suspect(Failure failure) {
   if (pending_ || closing_) return;
-  control_.suspect(peer);
-  pending_ = Pending{{SGT_PEER_DEAD, peer, rank_text(peer) + " died: " + words},
-                     Clock::now() + seconds(kVerdictSeconds)};
+  const bool dead = failure.status == SGT_PEER_DEAD;
+  if (dead) control_.suspect(failure.culprit);
+  pending_ = Pending{std::move(failure), Clock::now() + seconds(kVerdictSeconds), !dead};
 }
 
 int World::waits_for() const {

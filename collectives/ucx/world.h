@@ -52,9 +52,10 @@ class World {
   void abort();
 
  private:
-  struct Pending {  // told to the coordinator; ours if it stays silent
+  struct Pending {  // ours if the coordinator's verdict does not come first
     Failure failure;
     Time until;
+    bool tell;  // the coordinator does not know of it yet
   };
 
   void open_fabric(const IdLayout& id, const Options& options);
@@ -70,7 +71,7 @@ class World {
   void listen();
   void lost_coordinator();
   void check_deadlines(Time now);
-  void suspect(int peer, const std::string& words);
+  void suspect(Failure failure);
   void fail(Failure failure, bool tell);
   void end_messages();
   void abandon();

@@ -10,7 +10,6 @@
 namespace stepgate::test {
 namespace {
 
-
 constexpr std::size_t kMargin = 32;  // bytes around a buffer that nobody may touch
 
 class UnscaleKernels : public testing::TestWithParam<ElementType> {
