@@ -1,5 +1,7 @@
 #include "plugin/core/config_table.h"
 
+#include <cstring>
+
 namespace stepgate::gate {
 namespace {
 
@@ -57,16 +59,46 @@ constexpr ConfigEntry kTable[] = {
     {"STEPGATE_RUN_ID", "text", "", "UTF-8 text without control characters",
      "Label run_id of stepgate_job_info."},
     {"STEPGATE_LOG", "choice", "warn", "off, error, warn, info", "What the plugin writes to standard error."},
-    {"RANK", "integer", "0", ">= 0", "This process's rank, where the gate's configuration gives none."},
-    {"WORLD_SIZE", "integer", "1", ">= 1", "Ranks of the job, where the gate's configuration gives none."},
-    {"LOCAL_RANK", "integer", "0", ">= 0", "Rank on this machine; picks the metrics port."},
-    {"LOCAL_WORLD_SIZE", "integer", "1", ">= 1", "Ranks on this machine; bounds the metrics ports."},
+    {"RANK", "integer", "0", ">= 0",
+     "torchrun's: this process's rank, where the gate's configuration gives none."},
+    {"WORLD_SIZE", "integer", "1", ">= 1",
+     "torchrun's: ranks of the job, where the gate's configuration gives none."},
+    {"LOCAL_RANK", "integer", "0", ">= 0", "torchrun's: rank on this machine; picks the metrics port."},
+    {"LOCAL_WORLD_SIZE", "integer", "1", ">= 1",
+     "torchrun's: ranks on this machine; bounds the metrics ports."},
+    {"OMPI_COMM_WORLD_RANK", "integer", "", ">= 0", "Open MPI's rank, where torchrun gives none."},
+    {"OMPI_COMM_WORLD_SIZE", "integer", "", ">= 1", "Open MPI's number of ranks."},
+    {"OMPI_COMM_WORLD_LOCAL_RANK", "integer", "", ">= 0", "Open MPI's rank on this machine."},
+    {"OMPI_COMM_WORLD_LOCAL_SIZE", "integer", "", ">= 1", "Open MPI's ranks on this machine."},
+    {"PMIX_RANK", "integer", "", ">= 0", "PMIx's rank, where neither of these gives one."},
+    {"SLURM_PROCID", "integer", "", ">= 0", "Slurm's rank, where nobody else gives one."},
+    {"SLURM_NTASKS", "integer", "", ">= 1", "Slurm's number of ranks."},
+    {"SLURM_LOCALID", "integer", "", ">= 0", "Slurm's rank on this machine."},
+    {"SLURM_STEP_TASKS_PER_NODE", "text", "", "a list such as 4(x2),3",
+     "Slurm's ranks on each machine; the first figure bounds the metrics ports."},
+    {"TORCHELASTIC_RUN_ID", "text", "", "UTF-8 text without control characters",
+     "Run id where STEPGATE_RUN_ID is unset; `none` counts as unset."},
+    {"SLURM_JOB_ID", "text", "", "UTF-8 text without control characters", "Run id where both are unset ..."},
+    {"SLURM_STEP_ID", "text", "", "UTF-8 text without control characters",
+     "... with the job's step behind it."},
+    {"PMIX_NAMESPACE", "text", "", "UTF-8 text without control characters",
+     "Run id where nobody else gives one."},
+    {"TORCHELASTIC_RESTART_COUNT", "integer", "", ">= 0", "How often torchrun has restarted the workers."},
+    {"SLURM_RESTART_COUNT", "integer", "", ">= 0", "How often Slurm has requeued the job."},
 };
 
 }  // namespace
 
 std::span<const ConfigEntry> config_table() {
   return kTable;
+}
+
+std::string refused_value(const char* name, const char* value) {
+  const char* allowed = "";
+  for (const ConfigEntry& e : kTable) {
+    if (std::strcmp(e.name, name) == 0) allowed = e.allowed;
+  }
+  return std::string(name) + "='" + value + "' is refused; allowed: " + allowed;
 }
 
 }  // namespace stepgate::gate

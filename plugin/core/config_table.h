@@ -5,6 +5,7 @@
 #pragma once
 
 #include <span>
+#include <string>
 
 namespace stepgate::gate {
 
@@ -17,5 +18,8 @@ struct ConfigEntry {
 };
 
 std::span<const ConfigEntry> config_table();
+
+// "NAME='value' is refused; allowed: ..." in the table's words.
+std::string refused_value(const char* name, const char* value);
 
 }  // namespace stepgate::gate

@@ -16,13 +16,6 @@
 namespace stepgate::gate {
 namespace {
 
-const char* allowed_of(const char* name) {
-  for (const ConfigEntry& e : config_table()) {
-    if (std::strcmp(e.name, name) == 0) return e.allowed;
-  }
-  return "";
-}
-
 // Reads values and keeps the first complaint; after one, the rest is left alone.
 class Reader {
  public:
@@ -114,9 +107,7 @@ class Reader {
     return v != nullptr && *v != '\0' ? v : nullptr;
   }
 
-  void refuse(const char* name, const char* v) {
-    error_ = std::string(name) + "='" + v + "' is refused; allowed: " + allowed_of(name);
-  }
+  void refuse(const char* name, const char* v) { error_ = refused_value(name, v); }
 
   const Environment& environment_;
   std::string error_;
@@ -176,15 +167,7 @@ void read_metrics(Reader& r, Configuration* c) {
   r.integer("STEPGATE_ANOMALY_FLOOR_WINDOW", 1, kMaxInteger, &c->anomaly_floor_window);
   r.number("STEPGATE_ANOMALY_UNDERFLOW_JUMP", 0, 1, true, &c->anomaly_underflow_jump);
   r.label("STEPGATE_JOB_NAME", &c->job_name);
-  r.label("STEPGATE_RUN_ID", &c->run_id);
   r.choice("STEPGATE_LOG", kLevels, &c->log);
-}
-
-void read_identity(Reader& r, Configuration* c) {
-  r.integer("RANK", 0, kMaxInteger, &c->rank);
-  r.integer("WORLD_SIZE", 1, kMaxInteger, &c->world);
-  r.integer("LOCAL_RANK", 0, kMaxInteger, &c->local_rank);
-  r.integer("LOCAL_WORLD_SIZE", 1, kMaxInteger, &c->local_world);
 }
 
 // A setting that the rule does not have; the variable is named too, for it may have come from there.
@@ -234,12 +217,8 @@ bool read_configuration(const Environment& environment, Configuration* out, std:
   read_step(reader, &c);
   read_scaler(reader, &c.scaler);
   read_metrics(reader, &c);
-  read_identity(reader, &c);
   *error = reader.error();
-  if (error->empty() && c.rank >= c.world) {
-    *error = "RANK='" + std::to_string(c.rank) +
-             "' is refused; allowed: 0 to WORLD_SIZE - 1 = " + std::to_string(c.world - 1);
-  }
+  if (error->empty()) read_identity(environment, &c, error);
   ScalerParams params;
   if (error->empty()) resolve_scaler(c.scaler, &params, error);
   if (!error->empty()) return false;

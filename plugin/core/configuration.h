@@ -6,12 +6,12 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <string>
 
 #include "collectives/core/decision.h"
 #include "collectives/core/scaler.h"
+#include "plugin/core/identity.h"
 
 namespace stepgate::gate {
 
@@ -27,7 +27,8 @@ struct ScalerSettings {
   std::optional<std::uint64_t> interval, hysteresis;
 };
 
-struct Configuration {
+// Rank, world, run id and so on are the launcher's: identity.h.
+struct Configuration : JobIdentity {
   Mode mode = Mode::kObserve;
   ScalerSettings scaler;
   double max_norm = 0;
@@ -47,13 +48,8 @@ struct Configuration {
   std::uint64_t anomaly_floor_window = 100;
   double anomaly_underflow_jump = 0.25;
   std::string job_name;
-  std::string run_id;
   LogLevel log = LogLevel::kWarn;
-  std::uint64_t rank = 0, world = 1, local_rank = 0, local_world = 1;
 };
-
-// Looks a variable up: nullptr when it is unset.
-using Environment = std::function<const char*(const char*)>;
 
 // True, or false with *error saying which value was refused and why. *out is whole or untouched.
 bool read_configuration(const Environment& environment, Configuration* out, std::string* error);

@@ -13,7 +13,10 @@ namespace stepgate::gate {
 
 Process::Process(const Environment& environment, const ShimServices& services)
     : services_(services), pid_(::getpid()) {
-  if (read_configuration(environment, &configuration_, &configuration_error_)) return;
+  if (read_configuration(environment, &configuration_, &configuration_error_)) {
+    for (const std::string& doubt : configuration_.doubts) log().warn(doubt);
+    return;
+  }
   // Fail open: the job runs as if the plugin were off, and the reason is on its standard error.
   configuration_.mode = Mode::kOff;
   const char* rank = environment("RANK");

@@ -89,6 +89,21 @@ const std::vector<Row>& rows() {
       {"WORLD_SIZE", {"1", "4096"}, {"0", "-4", "4x"}},
       {"LOCAL_RANK", {"0", "3"}, {"-1", "x"}},
       {"LOCAL_WORLD_SIZE", {"1", "8"}, {"0", "x"}},
+      {"OMPI_COMM_WORLD_RANK", {"0", "7"}, {"-1", "a"}, {{"OMPI_COMM_WORLD_SIZE", "8"}}},
+      {"OMPI_COMM_WORLD_SIZE", {"1", "4096"}, {"0", "x"}, {{"OMPI_COMM_WORLD_RANK", "0"}}},
+      {"OMPI_COMM_WORLD_LOCAL_RANK", {"0", "3"}, {"-1", "x"}, {{"OMPI_COMM_WORLD_RANK", "0"}}},
+      {"OMPI_COMM_WORLD_LOCAL_SIZE", {"1", "3"}, {"0", "x"}, {{"OMPI_COMM_WORLD_RANK", "0"}}},
+      {"PMIX_RANK", {"0"}, {"-1", "x"}},
+      {"SLURM_PROCID", {"0", "7"}, {"-1", "x"}, {{"SLURM_NTASKS", "8"}}},
+      {"SLURM_NTASKS", {"1", "8"}, {"0", "x"}, {{"SLURM_PROCID", "0"}}},
+      {"SLURM_LOCALID", {"0", "3"}, {"-1", "x"}, {{"SLURM_PROCID", "0"}}},
+      {"SLURM_STEP_TASKS_PER_NODE", {"4", "4(x2),3", "2,1"}, {"0", "x", "4x2"}, {{"SLURM_PROCID", "0"}}},
+      {"TORCHELASTIC_RUN_ID", {"none", "job-7"}, {"two\nlines"}},
+      {"SLURM_JOB_ID", {"1234"}, {"two\nlines"}},
+      {"SLURM_STEP_ID", {"0"}, {"two\nlines"}, {{"SLURM_JOB_ID", "1"}}},
+      {"PMIX_NAMESPACE", {"prterun-host-1@1"}, {"two\nlines"}},
+      {"TORCHELASTIC_RESTART_COUNT", {"0", "3"}, {"-1", "x"}},
+      {"SLURM_RESTART_COUNT", {"0", "3"}, {"-1", "x"}},
   };
   return all;
 }
@@ -240,6 +255,9 @@ TEST(Configuration, TableAndReaderNameTheSameVariables) {
       const std::string read_name = source.substr(name, source.find('"', name) - name);
       EXPECT_TRUE(read_names.insert(read_name).second) << read_name << " is read twice";
     }
+  }
+  for (const char* name : identity_names()) {
+    EXPECT_TRUE(read_names.insert(name).second) << name << " is read twice";
   }
   for (const ConfigEntry& e : config_table()) table_names.insert(e.name);
   EXPECT_EQ(read_names, table_names);
