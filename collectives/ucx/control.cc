@@ -7,6 +7,7 @@ namespace {
 
 // The coordinator judges first, by the earliest deadline of all ranks; only if it is silent do we.
 constexpr double kSlackSeconds = 1.5;
+constexpr int kLookMs = 20;  // how late a cancelled creation is noticed
 
 Fd connect_by(const IdLayout& id, Deadline deadline) {
   return connect_to(in_addr{id.address}, id.port, deadline);
@@ -20,10 +21,13 @@ std::string text_of(double s) {
 
 }  // namespace
 
-Control::Control(const IdLayout& id, int rank, int size, double timeout_seconds)
-    : size_(size),
+Control::Control(const IdLayout& id, int rank, int size, double timeout_seconds, double arrive_seconds,
+                 std::function<bool()> cancelled)
+    : rank_(rank),
+      size_(size),
       timeout_seconds_(timeout_seconds),
-      deadline_(Deadline::after(timeout_seconds + kSlackSeconds)),
+      cancelled_(std::move(cancelled)),
+      deadline_(Deadline::after((arrive_seconds > 0 ? arrive_seconds : timeout_seconds) + kSlackSeconds)),
       socket_(Fd()) {
   Fd fd = connect_by(id, deadline_);
   local_ = stepgate::transport::local_address(fd);
@@ -39,15 +43,17 @@ std::vector<std::string> Control::exchange(const std::string& mine) {
     const bool open = socket_.fill();
     while (const auto frame = socket_.next())
       if (frame->type != kQuery) return accept_blobs(*frame);
-    if (!open) throw Error(SGT_SYSTEM, "the rendezvous closed the connection before the world was complete");
+    if (!open)
+      throw TurnedAway(SGT_SYSTEM, "the rendezvous closed the connection before the world was complete");
     if (!complained && overdue()) {
       complained = true;
       report({SGT_TIMEOUT, -1, "the world was not complete within " + text_of(timeout_seconds_)});
     }
     if (deadline_.passed()) give_up();
+    if (cancelled_ && cancelled_()) give_way();
     socket_.flush();
     pollfd ready{fd(), static_cast<short>(POLLIN | (socket_.wants_write() ? POLLOUT : 0)), 0};
-    ::poll(&ready, 1, deadline_.milliseconds(200));
+    ::poll(&ready, 1, deadline_.milliseconds(cancelled_ ? kLookMs : 200));
   }
 }
 
@@ -64,6 +70,13 @@ std::vector<std::string> Control::accept_blobs(const Frame& frame) {
 
 bool Control::overdue() const {
   return Clock::now() >= deadline_.at() - seconds(kSlackSeconds);
+}
+
+void Control::give_way() {
+  const Failure failure{SGT_ABORTED, rank_,
+                        "rank " + std::to_string(rank_) + " gave up while the world was created"};
+  report(failure);
+  throw Error(failure);
 }
 
 void Control::give_up() {

@@ -3,6 +3,7 @@
 // Thread: one at a time (the world's lock). Throws Error while the world is created, never after.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -16,7 +17,10 @@ namespace stepgate::transport {
 class Control {
  public:
   // Connects and says hello; the answer comes with the first exchange.
-  Control(const IdLayout& id, int rank, int size, double timeout_seconds);
+  // `arrive_seconds` is how much of the timeout is left for that, all of it if 0; `cancelled` is asked
+  // meanwhile, and a true answer refuses the world for everybody.
+  Control(const IdLayout& id, int rank, int size, double timeout_seconds, double arrive_seconds = 0,
+          std::function<bool()> cancelled = nullptr);
 
   // Collective: everybody's `mine`, by rank. Ends when the last rank has given its own.
   std::vector<std::string> exchange(const std::string& mine);
@@ -37,10 +41,13 @@ class Control {
  private:
   std::vector<std::string> accept_blobs(const Frame& frame);
   bool overdue() const;
+  void give_way();
   [[noreturn]] void give_up();
 
+  const int rank_;
   const int size_;
   const double timeout_seconds_;
+  const std::function<bool()> cancelled_;
   Deadline deadline_;
   FrameSocket socket_;
   in_addr local_{};

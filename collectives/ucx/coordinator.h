@@ -41,6 +41,8 @@ class Coordinator {
   std::optional<Time> next_event() const;
 
   bool known(Connection connection) const { return ranks_.count(connection) != 0; }
+  // Every rank has arrived.
+  bool running() const { return running_; }
   // Nobody will need this coordinator any more.
   bool over(Time now) const;
 

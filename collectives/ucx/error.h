@@ -31,6 +31,18 @@ class Error : public std::exception {
   Failure failure_;
 };
 
+// A connection that was refused: nobody listens there.
+class Refused : public Error {
+ public:
+  using Error::Error;
+};
+
+// A rendezvous that closed the connection without a word: it is another one's.
+class TurnedAway : public Error {
+ public:
+  using Error::Error;
+};
+
 inline void fill(sgt_error* out, const Failure& failure) {
   if (out == nullptr) return;
   out->status = failure.status;

@@ -7,6 +7,7 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -19,22 +20,38 @@ namespace stepgate::transport {
 class Listeners {
  public:
   IdLayout open(const std::string& address_or_device);
+  // Serves a meeting at a door; the number stands for it below. What an earlier meeting of the same ranks,
+  // one that failed, left behind there goes.
+  uint64_t open_at(Fd door, const IdLayout& id);
+
   // A world of this process has come about over the id, or has ended. With the last of them the listener
   // closes. Ids of other processes are not known here and cost nothing.
   void retain(const Key& key);
   void release(const Key& key);
+  // The same for a meeting at a door, by the rank whose door it is.
+  void retain(uint64_t number);
+  void release(uint64_t number);
+  // An id that nobody will come to.
+  void close(const Key& key);
 
  private:
+  using Server = std::unique_ptr<RendezvousServer>;
   struct Entry {
     Key key;
+    uint64_t number;  // 0: not at a door
     pid_t owner;
     int worlds;
-    std::unique_ptr<RendezvousServer> server;
+    Server server;
   };
-  Entry* find(const Key& key);
+  template <typename Is>
+  Entry* find(Is is);
+  template <typename Is>
+  std::vector<Server> take(Is is);
+  Server released(Entry* entry);
 
   std::mutex mutex_;
   std::vector<Entry> entries_;  // under mutex_
+  uint64_t last_number_ = 0;    // under mutex_
 };
 
 }  // namespace stepgate::transport

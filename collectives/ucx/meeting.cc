@@ -15,20 +15,21 @@ struct Card {
   std::string host;
   std::string process;
   std::string transports;
+  IdLayout door{};
 };
 
 Card parse(const std::string& blob) {
   std::vector<std::string> parts;
-  if (!unpack_list(blob, &parts) || parts.size() != 3)
+  IdLayout door;
+  if (!unpack_list(blob, &parts) || parts.size() != 4 || !unpack(parts[3], &door))
     throw Error(SGT_SYSTEM, "a rank introduced itself in an unknown form");
-  return {parts[0], parts[1], parts[2]};
+  return {parts[0], parts[1], parts[2], door};
 }
 
-std::vector<Card> exchange_cards(Control& control, const std::string& transports) {
+std::vector<Card> exchange_cards(Control& control, const std::string& transports, const IdLayout& door) {
   std::vector<Card> cards;
-  const Card mine{host_identity(), std::to_string(getpid()), transports};
-  for (const std::string& blob : control.exchange(pack_list({mine.host, mine.process, mine.transports})))
-    cards.push_back(parse(blob));
+  const std::string mine = pack_list({host_identity(), std::to_string(getpid()), transports, pack(door)});
+  for (const std::string& blob : control.exchange(mine)) cards.push_back(parse(blob));
   return cards;
 }
 
@@ -53,12 +54,14 @@ std::string tcp_device(const Control& control, const std::string& interface) {
 
 }  // namespace
 
-Meeting meet(Control& control, const IdLayout& id, Place place, const Options& options) {
-  const std::vector<Card> cards = exchange_cards(control, options.transports);
+Meeting meet(Control& control, const IdLayout& id, Place place, const Options& options,
+             const IdLayout& door) {
+  const std::vector<Card> cards = exchange_cards(control, options.transports, door);
   require_agreement(cards);
   const std::string& here = cards[static_cast<size_t>(place.rank)].host;
   const auto is_here = [&here](const Card& card) { return card.host == here; };
   Meeting meeting;
+  for (const Card& card : cards) meeting.doors.push_back(card.door);
   meeting.ranks_here = static_cast<int>(std::count_if(cards.begin(), cards.end(), is_here));
   meeting.fabric.size = place.size;
   meeting.fabric.shared_memory = use_shared_memory(options.transports, meeting.ranks_here == place.size);

@@ -1,12 +1,11 @@
 #include "collectives/ucx/rendezvous_server.h"
 
 #include <poll.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 #include <vector>
 
-#include "collectives/ucx/host_identity.h"
+#include "collectives/ucx/door.h"
 #include "collectives/ucx/signal_mask.h"
 
 namespace stepgate::transport {
@@ -14,25 +13,6 @@ namespace {
 
 constexpr double kStrangerSeconds = 10;  // to say hello
 constexpr size_t kMostStrangers = 1024;  // beyond the world's ranks
-
-Key random_key() {
-  Key key;
-  if (getrandom(key.data(), key.size(), 0) != static_cast<ssize_t>(key.size()))
-    throw Error(SGT_SYSTEM, "the kernel gives no random bytes for the unique id");
-  return key;
-}
-
-IdLayout make_id(in_addr address, uint16_t port) {
-  IdLayout id{};
-  std::memcpy(id.magic, kMagic, sizeof kMagic);
-  id.version = kProtocolVersion;
-  id.address = address.s_addr;
-  id.port = port;
-  id.process = static_cast<uint32_t>(getpid());
-  id.key = random_key();
-  host_identity().copy(id.host, sizeof id.host - 1);
-  return id;
-}
 
 IdLayout open_listener(const std::string& where, Fd* listener) {
   const in_addr address = resolve_local(where);
@@ -44,11 +24,27 @@ IdLayout open_listener(const std::string& where, Fd* listener) {
 }  // namespace
 
 RendezvousServer::RendezvousServer(const std::string& where)
-    : wake_(make_event()),
+    : shared_(false),
+      wake_(make_event()),
       id_(open_listener(where, &listener_)),
       coordinator_(id_.key, [this](int connection, uint32_t type, const std::string& body) {
         deliver(connection, type, body);
       }) {
+  start();
+}
+
+RendezvousServer::RendezvousServer(Fd door, const IdLayout& id)
+    : shared_(true),
+      listener_(std::move(door)),
+      wake_(make_event()),
+      id_(id),
+      coordinator_(id_.key, [this](int connection, uint32_t type, const std::string& body) {
+        deliver(connection, type, body);
+      }) {
+  start();
+}
+
+void RendezvousServer::start() {
   const BlockSignals block;
   thread_ = std::thread([this] { serve(); });
 }
@@ -74,7 +70,8 @@ void RendezvousServer::serve() {
 
 // Reads whatever arrived before any deadline is judged: words count more than silence.
 bool RendezvousServer::wait_for_work() {
-  std::vector<pollfd> fds{{wake_.get(), POLLIN, 0}, {listener_.get(), POLLIN, 0}};
+  const bool full = shared_ && coordinator_.running();
+  std::vector<pollfd> fds{{wake_.get(), POLLIN, 0}, {full ? -1 : listener_.get(), POLLIN, 0}};
   for (const auto& [fd, peer] : peers_)
     fds.push_back({fd, static_cast<short>(POLLIN | (peer.socket.wants_write() ? POLLOUT : 0)), 0});
   int timeout = 1000;
@@ -100,6 +97,8 @@ void RendezvousServer::read(int connection, Time now) {
   if (it == peers_.end()) return;
   FrameSocket& socket = it->second.socket;
   bool keep = socket.fill();
+  // At a door there may lie one who came for an attempt that is over, and gave up since.
+  if (shared_ && !keep && !coordinator_.known(connection)) return drop(connection, now);
   while (const auto frame = socket.next()) {
     if (!coordinator_.receive(connection, *frame, now)) keep = false;
     if (!keep && !coordinator_.known(connection)) break;

@@ -16,12 +16,15 @@ class RendezvousServer {
  public:
   // An IPv4 address or a device name; throws Error.
   explicit RendezvousServer(const std::string& address_or_device);
+  // At a door that other meetings may use too: it admits nobody once its world is complete.
+  RendezvousServer(Fd door, const IdLayout& id);
   ~RendezvousServer();
 
   const IdLayout& id() const { return id_; }
   bool finished() const { return finished_.load(); }
 
  private:
+  void start();
   void serve();
   bool wait_for_work();
   void admit(Time now);
@@ -36,6 +39,7 @@ class RendezvousServer {
     Time since;
   };
 
+  const bool shared_;
   Fd listener_;
   Fd wake_;
   IdLayout id_{};

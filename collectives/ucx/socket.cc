@@ -143,6 +143,7 @@ Fd connect_to(in_addr address, uint16_t port, Deadline deadline) {
     pollfd ready{fd.get(), POLLOUT, 0};
     if (poll(&ready, 1, deadline.milliseconds(1000)) > 0) code = connect_result(fd);
   }
+  if (code == ECONNREFUSED) throw Refused(SGT_SYSTEM, what + ": " + reason(code));
   if (code != 0) fail(what, code);
   set_options(fd);
   return fd;

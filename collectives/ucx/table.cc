@@ -8,6 +8,7 @@
 #include "collectives/ucx/host_identity.h"
 #include "collectives/ucx/listeners.h"
 #include "collectives/ucx/process_guard.h"
+#include "collectives/ucx/subset.h"
 #include "collectives/ucx/world.h"
 
 using stepgate::transport::Error;
@@ -19,8 +20,9 @@ using stepgate::transport::Options;
 using stepgate::transport::World;
 
 struct sgt_world {
-  World world;
-  stepgate::transport::Key key;
+  std::unique_ptr<World> world;
+  stepgate::transport::Key key;  // of the id that it came about over
+  uint64_t number;               // of the meeting at this rank's door, or 0
 };
 
 namespace {
@@ -97,6 +99,8 @@ Options parse_options(const sgt_options* given) {
   if (given->timeout_seconds > 0) options.timeout_seconds = given->timeout_seconds;
   if (given->transports != nullptr) options.transports = given->transports;
   if (given->interface != nullptr) options.interface = given->interface;
+  if (given->cancelled != nullptr)
+    options.cancelled = [ask = given->cancelled, context = given->context] { return ask(context) != 0; };
   require(options.transports == "auto" || options.transports == "tcp" || options.transports == "shm",
           "transports is '" + options.transports + "'; allowed: auto, tcp, shm");
   return options;
@@ -126,7 +130,7 @@ template <typename Begin>
 sgt_status start(sgt_world* world, sgt_op** op, sgt_error* error, Begin begin) noexcept {
   return guarded(error, [&] {
     require(world != nullptr && op != nullptr, "world or op is NULL");
-    *op = outside(begin(world->world));
+    *op = outside(begin(*world->world));
     return SGT_OK;
   });
 }
@@ -154,30 +158,53 @@ sgt_status world_create(const sgt_unique_id* id, int rank, int size, const sgt_o
     const IdLayout layout = parse_id(id);
     stepgate::transport::Fabric::check_version();
     stepgate::transport::arm_process_guard();
-    *world = new sgt_world{World(layout, rank, size, parse_options(options)), layout.key};
+    const Options chosen = parse_options(options);
+    *world = new sgt_world{std::make_unique<World>(layout, rank, size, chosen), layout.key, 0};
     listeners().retain(layout.key);
     return SGT_OK;
   });
 }
 
+sgt_status world_subset(const sgt_world* parent, const int* ranks, int count, const sgt_options* options,
+                        sgt_world** child, sgt_error* error) {
+  return guarded(error, [&] {
+    require(parent != nullptr && ranks != nullptr && child != nullptr, "parent, ranks or child is NULL");
+    require(count >= 1 && count <= parent->world->size(),
+            "the count is " + number(count) + "; allowed: 1.." + number(parent->world->size()));
+    auto made = std::make_unique<sgt_world>();
+    made->world = stepgate::transport::create_subset(*parent->world, {ranks, ranks + count},
+                                                     parse_options(options), &listeners(), &made->number);
+    listeners().retain(made->number);
+    *child = made.release();
+    return SGT_OK;
+  });
+}
+
+void unique_id_close(const sgt_unique_id* id) {
+  guarded(nullptr, [&] {
+    listeners().close(parse_id(id).key);
+    return SGT_OK;
+  });
+}
+
 int world_rank(const sgt_world* world) {
-  return world->world.rank();
+  return world->world->rank();
 }
 int world_size(const sgt_world* world) {
-  return world->world.size();
+  return world->world->size();
 }
 
 sgt_status world_status(const sgt_world* world, sgt_error* error) {
   return guarded(error, [&] {
     Failure failure;
-    const_cast<sgt_world*>(world)->world.status(&failure);
+    world->world->status(&failure);
     return failure.status == SGT_OK ? SGT_OK : answer(error, failure);
   });
 }
 
 void world_abort(sgt_world* world) {
   guarded(nullptr, [&] {
-    if (world != nullptr) world->world.abort();
+    if (world != nullptr) world->world->abort();
     return SGT_OK;
   });
 }
@@ -186,8 +213,12 @@ void world_destroy(sgt_world* world) {
   guarded(nullptr, [&] {
     if (world == nullptr) return SGT_OK;
     const auto key = world->key;
+    const uint64_t number = world->number;
     delete world;
-    listeners().release(key);
+    if (number != 0)
+      listeners().release(number);
+    else
+      listeners().release(key);
     return SGT_OK;
   });
 }
@@ -262,9 +293,9 @@ const char* version() {
 }  // extern "C"
 
 constexpr sgt_table kTable = {
-    SGT_ABI_VERSION, sizeof(sgt_table), unique_id,  world_create,   world_rank, world_size, world_status,
-    world_abort,     world_destroy,     allreduce,  reduce_scatter, allgather,  broadcast,  barrier,
-    op_progress,     op_wait,           op_release, version,        listen_at,
+    SGT_ABI_VERSION, sizeof(sgt_table), unique_id,  world_create,   world_rank, world_size,   world_status,
+    world_abort,     world_destroy,     allreduce,  reduce_scatter, allgather,  broadcast,    barrier,
+    op_progress,     op_wait,           op_release, version,        listen_at,  world_subset, unique_id_close,
 };
 
 }  // namespace

@@ -72,6 +72,10 @@ typedef struct {
   double timeout_seconds;  // of every wait; <= 0: the default, 600
   const char* transports;  // "auto", "tcp", "shm"; NULL: auto
   const char* interface;   // address or device name to listen on; NULL: loopback if all ranks are local
+  // While a world is created, asked every few milliseconds in the thread that creates it: not 0 ends that
+  // with SGT_ABORTED on all ranks. NULL: never.
+  int (*cancelled)(void* context);
+  void* context;
 } sgt_options;
 
 typedef struct {
@@ -116,6 +120,15 @@ typedef struct {
 
   // unique_id for ranks on other hosts: listens at an address or device name; NULL: loopback.
   sgt_status (*unique_id_at)(const char* interface, sgt_unique_id* id, sgt_error* error);
+
+  // A new world of `count` ranks of `parent`, in the order of the list, which holds the parent's ranks and
+  // this one. Collective over those alone, who must give the same list; the parent may be whole, broken or
+  // aborted, and is left as it is. The culprit of an error is a rank of the new world. Calls of one rank on
+  // one parent come one after the other.
+  sgt_status (*world_subset)(const sgt_world* parent, const int* ranks, int count, const sgt_options* options,
+                             sgt_world** child, sgt_error* error);
+  // An id of this process that no world will use.
+  void (*unique_id_close)(const sgt_unique_id* id);
 } sgt_table;
 
 // The only exported symbol. NULL when this build does not speak `abi_version`.

@@ -24,14 +24,16 @@ World::World(const IdLayout& id, int rank, int size, const Options& options)
     : place_{rank, size},
       timeout_seconds_(options.timeout_seconds),
       wake_(make_event()),
-      control_(id, rank, size, options.timeout_seconds) {
+      control_(id, rank, size, options.timeout_seconds, options.arrive_seconds, options.cancelled),
+      door_(options.interface.empty() ? control_.local_address() : resolve_local(options.interface)) {
   open_fabric(id, options);
   warm_up();
 }
 
 // A rank that cannot open its fabric says so: the others would wait for it.
 void World::open_fabric(const IdLayout& id, const Options& options) {
-  const Meeting meeting = meet(control_, id, place_, options);
+  const Meeting meeting = meet(control_, id, place_, options, door_.id());
+  doors_ = meeting.doors;
   coordinator_rank_ = meeting.coordinator_rank;
   may_spin_ = meeting.ranks_here <= usable_cores();
   try {

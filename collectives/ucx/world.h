@@ -8,6 +8,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -16,6 +17,7 @@
 
 #include "collectives/ucx/algorithms.h"
 #include "collectives/ucx/control.h"
+#include "collectives/ucx/door.h"
 #include "collectives/ucx/fabric.h"
 #include "collectives/ucx/operation.h"
 
@@ -24,7 +26,9 @@ namespace stepgate::transport {
 struct Options {
   double timeout_seconds = 600;
   std::string transports = "auto";
-  std::string interface;  // empty: by the rendezvous address
+  std::string interface;            // empty: by the rendezvous address
+  std::function<bool()> cancelled;  // asked while the world is created
+  double arrive_seconds = 0;        // 0: the timeout
 };
 
 class World {
@@ -36,6 +40,10 @@ class World {
 
   int rank() const { return place_.rank; }
   int size() const { return place_.size; }
+
+  // Known from the creation on, whatever becomes of the world. Any thread.
+  const Door& door() const { return door_; }
+  const IdLayout& door_of(int rank) const { return doors_[static_cast<size_t>(rank)]; }
 
   Operation* allreduce(const void* send, void* recv, size_t count, sgt_type type, sgt_reduction reduction);
   Operation* reduce_scatter(const void* send, void* recv, size_t count, sgt_type type,
@@ -88,6 +96,8 @@ class World {
   Fd wake_;
   ScratchPool scratch_;
   Control control_;
+  Door door_;
+  std::vector<IdLayout> doors_;  // by rank
   std::unique_ptr<Fabric> fabric_;
   std::vector<std::unique_ptr<Operation>> operations_;  // held by the caller
   std::vector<Operation*> active_;

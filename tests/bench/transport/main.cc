@@ -65,7 +65,7 @@ void report(const Arguments& arguments, std::vector<double> times) {
 }
 
 int run_rank(const Arguments& arguments, const sgt_unique_id& id, int rank) {
-  const sgt_options options{sizeof options, 60, arguments.transports.c_str(), nullptr};
+  const sgt_options options{sizeof options, 60, arguments.transports.c_str(), nullptr, nullptr, nullptr};
   sgt_error error{};
   sgt_world* world = nullptr;
   if (transport().world_create(&id, rank, arguments.ranks, &options, &world, &error) != SGT_OK) die(error);

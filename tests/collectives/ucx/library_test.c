@@ -15,7 +15,7 @@ static int check(int condition, const char* what) {
 static int sum_alone(const sgt_table* t) {
   sgt_unique_id id;
   sgt_error error = {SGT_OK, -1, ""};
-  sgt_options options = {sizeof(sgt_options), 30, "auto", NULL};
+  sgt_options options = {sizeof(sgt_options), 30, "auto", NULL, NULL, NULL};
   sgt_world* world = NULL;
   sgt_op* op = NULL;
   double value = 2.5;

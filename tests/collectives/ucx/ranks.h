@@ -23,7 +23,7 @@ struct Setting {
 };
 
 inline sgt_options options_of(const Setting& setting) {
-  return {sizeof(sgt_options), setting.timeout_seconds, setting.transports, nullptr};
+  return {sizeof(sgt_options), setting.timeout_seconds, setting.transports, nullptr, nullptr, nullptr};
 }
 
 sgt_unique_id new_id();
