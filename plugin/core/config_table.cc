@@ -27,8 +27,9 @@ constexpr ConfigEntry kTable[] = {
      "Clips the unscaled global gradient norm to this."},
     {"STEPGATE_SKIP_NORM", "number", "0", ">= 0; 0 means never",
      "Skips a step whose unscaled norm is above this."},
-    {"STEPGATE_UNSCALE", "choice", "deferred", "deferred, apply",
-     "deferred: the optimizer multiplies; apply: stepgate_apply does, in one pass."},
+    {"STEPGATE_UNSCALE", "choice", "deferred", "deferred, apply, in_hook",
+     "deferred: the optimizer multiplies; apply: stepgate_apply does, in one pass; in_hook: the scan of a "
+     "reduced gradient does (fp32, final at the reduction)."},
     {"STEPGATE_DIVERGENCE", "choice", "veto", "report, veto, error",
      "What happens in a step in which ranks are found to hold different state."},
     {"STEPGATE_ATTRIBUTION", "choice", "auto", "auto, on, off",

@@ -119,8 +119,8 @@ constexpr std::uint64_t kMaxInteger = std::numeric_limits<std::int32_t>::max();
 
 constexpr std::pair<const char*, Mode> kModes[] = {
     {"off", Mode::kOff}, {"observe", Mode::kObserve}, {"enforce", Mode::kEnforce}};
-constexpr std::pair<const char*, UnscaleMode> kUnscales[] = {{"deferred", UnscaleMode::kDeferred},
-                                                             {"apply", UnscaleMode::kApply}};
+constexpr std::pair<const char*, UnscaleMode> kUnscales[] = {
+    {"deferred", UnscaleMode::kDeferred}, {"apply", UnscaleMode::kApply}, {"in_hook", UnscaleMode::kInHook}};
 constexpr std::pair<const char*, DivergencePolicy> kDivergences[] = {{"report", DivergencePolicy::kReport},
                                                                      {"veto", DivergencePolicy::kVeto},
                                                                      {"error", DivergencePolicy::kError}};

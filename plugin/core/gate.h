@@ -196,6 +196,7 @@ class Gate final : public metrics::RecordSource {
   bool readable(const void* p) noexcept;
   bool readable_send(const void* p) noexcept;
   stepgate_status check_memory(const RangeSpec& spec);
+  stepgate_status check_unscale(const RangeSpec& spec) const;
 
   // gate_hooks.cc; mutex_ held
   Window window(const Reduction& op) noexcept;
@@ -234,6 +235,7 @@ class Gate final : public metrics::RecordSource {
   // gate_scan.cc; mutex_ held
   device::Scan reduced_scan(std::uint32_t id);
   bool scan_reduced(std::uint32_t id, device::Stream s) noexcept;
+  void rewritten_locked(Range& r) noexcept;
   void count_reduced(std::uint32_t id) noexcept;
   bool cover_missing_locked(std::uint32_t set, device::Stream s) noexcept;
 
@@ -332,6 +334,7 @@ class Gate final : public metrics::RecordSource {
   bool graph_unnamed_ = false;                 // a graph holds a reduction without a local scan of its own
   bool attributing_ = false;
   bool drop_veto_ = false;  // a reduction of the open step was dropped
+  bool unscaling_ = false;  // scans of reduced gradients multiply, in the open step
   bool failed_ = false;     // before the exchange of the open step: send the constant failure summary
   // The device's copy of block or slots is not what this side believes (or the other way round): from
   // here on every summary is the constant failure summary, so that all ranks are released.

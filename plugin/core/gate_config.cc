@@ -43,7 +43,7 @@ bool override_rule(const char* name, ScalerSettings* s, std::string* error) {
 
 bool override_policy(const stepgate_gate_config& c, StepPolicy* p, std::string* error) {
   if (c.unscale != nullptr && !parse_unscale(c.unscale, &p->unscale)) {
-    return bad(error, "unscale", std::string("'") + c.unscale + "'", "deferred, apply");
+    return bad(error, "unscale", std::string("'") + c.unscale + "'", "deferred, apply, in_hook");
   }
   if (c.divergence != nullptr && !parse_divergence(c.divergence, &p->divergence)) {
     return bad(error, "divergence", std::string("'") + c.divergence + "'", "report, veto, error");

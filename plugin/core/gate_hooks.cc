@@ -225,8 +225,8 @@ void Gate::after(const Reduction& op, Outcome outcome) noexcept {
   const Window w = hits_.empty() ? Window::kClosed : window(op);
   if (phase_ == Phase::kOpen && w != Window::kGraph) {
     for (const RangeTable::Hit& h : hits_) {
-      ranges_.slot(h.id).covered = false;
-      ranges_.slot(h.id).reduced = ranges_.slot(h.id).touched = true;
+      rewritten_locked(ranges_.slot(h.id));
+      ranges_.slot(h.id).reduced = true;
     }
     if (!hits_.empty() && outcome == Outcome::kDropped) drop_veto_ = true;
   }
@@ -266,7 +266,10 @@ void Gate::cover(const Reduction& op, Window w) noexcept {
   const auto start = Clock::now();
   for (const RangeTable::Hit& h : hits_) {
     Range& r = ranges_.slot(h.id);
-    if (!h.inside || !r.spec.is_final || r.absent) continue;
+    if (!h.inside || !r.spec.is_final || r.absent || r.unscaled) continue;
+    // A graph may run more than once in a step, and what it multiplies must be multiplied once: the step's
+    // end does it.
+    if (w == Window::kGraph && options_.policy.unscale == UnscaleMode::kInHook) continue;
     const bool recorded = w == Window::kGraph || capturing_;
     captured_ = captured_ || recorded;
     r.graph = r.graph || recorded;
@@ -283,10 +286,7 @@ void Gate::written(const void* data, std::size_t bytes) noexcept {
   if (phase_ != Phase::kOpen) return;
   hits_.clear();
   ranges_.touching(data, bytes, true, &hits_);
-  for (const RangeTable::Hit& h : hits_) {
-    ranges_.slot(h.id).covered = false;
-    ranges_.slot(h.id).touched = true;
-  }
+  for (const RangeTable::Hit& h : hits_) rewritten_locked(ranges_.slot(h.id));
 }
 
 }  // namespace stepgate::gate

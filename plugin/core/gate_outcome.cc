@@ -91,7 +91,9 @@ stepgate_status Gate::apply(std::uint32_t set, device::Stream s) {
   const std::lock_guard lock(mutex_);
   if (set >= kMaxSets) return fail(STEPGATE_INVALID, "stepgate_apply: " + set_text(set));
   if (options_.policy.unscale != UnscaleMode::kApply) {
-    return fail(STEPGATE_INVALID, "stepgate_apply: the gate's unscale mode is deferred; allowed: apply");
+    const char* mode = options_.policy.unscale == UnscaleMode::kInHook ? "in_hook" : "deferred";
+    return fail(STEPGATE_INVALID,
+                std::string("stepgate_apply: the gate's unscale mode is ") + mode + "; allowed: apply");
   }
   const device::CaptureState state = device_.capture_state(s);
   // An optimizer that is captured alone applies whatever its replays find decided; once a step, for

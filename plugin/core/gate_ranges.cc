@@ -65,6 +65,7 @@ void Gate::comm_retired(ncclComm_t comm) noexcept {
 }
 
 stepgate_status Gate::declare_range(RangeSpec spec, std::uint32_t* id) {
+  if (const stepgate_status bad = check_unscale(spec); bad != STEPGATE_OK) return bad;
   if (const stepgate_status bad = check_memory(spec); bad != STEPGATE_OK) return bad;
   const BeforeReplays settled(*this);
   const std::lock_guard lock(mutex_);
@@ -131,6 +132,23 @@ bool Gate::readable_send(const void* p) noexcept {
   if (!readable(p)) return false;
   seen = p;
   return true;
+}
+
+// What a scan multiplies must hold the product, and nobody may add to it afterwards.
+stepgate_status Gate::check_unscale(const RangeSpec& spec) const {
+  if (options_.policy.unscale != UnscaleMode::kInHook || !spec.result) return STEPGATE_OK;
+  if (spec.type != ElementType::kFp32) {
+    return fail(STEPGATE_INVALID,
+                "range '" + spec.name + "': type " + element_type_name(spec.type) +
+                    " cannot be unscaled in the hook; allowed with unscale = in_hook: fp32");
+  }
+  if (!spec.is_final) {
+    return fail(STEPGATE_INVALID,
+                "range '" + spec.name +
+                    "': STEPGATE_RANGE_NOT_FINAL cannot be unscaled in the hook; allowed with unscale = "
+                    "in_hook: ranges whose values at the reduction are final");
+  }
+  return STEPGATE_OK;
 }
 
 stepgate_status Gate::check_memory(const RangeSpec& spec) {

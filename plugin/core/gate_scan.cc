@@ -24,6 +24,7 @@ device::Scan Gate::reduced_scan(std::uint32_t id) {
   job.total = &slot.reduced;
   job.epoch = &block_.get()->step;
   job.stamp = &slot.reduced_step;
+  if (unscaling_ && !r.unscaled) job.unscale_by = &block_.get()->latched_scale;
   return job;
 }
 
@@ -37,10 +38,29 @@ void Gate::count_reduced(std::uint32_t id) noexcept {
 bool Gate::scan_reduced(std::uint32_t id, device::Stream s) noexcept {
   if (device_.scan(s, reduced_scan(id)) != device::Code::kOk) {
     counters_.error(metrics::Stage::kScan);
+    failed_ = failed_ || unscaling_;  // part of it may be multiplied
     return false;
   }
   count_reduced(id);
+  ranges_.slot(id).unscaled = unscaling_;
   return true;
+}
+
+// A call of the open step writes where the range lies. What has been unscaled already is then mixed up with
+// what has not (a second reduction in the step), and no number says how: no such step is applied.
+void Gate::rewritten_locked(Range& r) noexcept {
+  r.covered = false;
+  r.touched = true;
+  if (!r.unscaled) return;
+  const bool told = drop_veto_;
+  drop_veto_ = true;
+  if (told) return;
+  try {
+    log_.warn("range '" + r.spec.name + "' was written again in step " + std::to_string(step_) +
+              " after unscale = in_hook had multiplied it; the step is skipped (declare it final only where "
+              "one reduction a step writes it)");
+  } catch (...) {  // no memory for the sentence
+  }
 }
 
 // Every declared result has final statistics before the summary: what no hook covered is read now, all of
@@ -65,6 +85,7 @@ bool Gate::cover_missing_locked(std::uint32_t set, device::Stream s) noexcept {
     scans_.push_back(reduced_scan(i));
     scans_.back().unless_stamped = by_graph;
     r.covered = true;
+    r.unscaled = unscaling_;
     if (!by_graph) count_reduced(i);
   }
   if (scans_.empty()) return true;

@@ -134,6 +134,7 @@ void RangeTable::begin_step() {
     r.attributed = false;
     r.reduced = false;
     r.touched = false;
+    r.unscaled = false;
   }
 }
 

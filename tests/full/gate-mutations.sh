@@ -78,7 +78,7 @@ mutate a-lost-word-is-no-veto "$order" 's/drop_veto_ = true;  \/\/ nobody/(void)
   gate_cuda_test 'CudaNonBlocking.ACommunicatorThatGoesVetoesWhatItHadPending'
 mutate half-captured-steps "$order" 's/if \(state == CaptureState::kFailed \|\| \(state == CaptureState::kCapturing\) == capturing_\) return true;/if (state != CaptureState::kUnknown) return true;/' \
   gate_cuda_test 'CudaGraphs.AStepIsCapturedWholeOrNotAtAll'
-mutate retired-ones-are-polled plugin/core/nccl_calls.cc 's/if \(std::find\(retired_.*?return ncclInternalError;//s' \
+mutate retired-ones-are-polled plugin/core/nccl_calls.cc 's/if \(std::find\(retired_[^;]*return ncclInternalError;//s' \
   gate_cuda_test 'CudaNonBlocking.ARetiredCommunicatorIsNotPolled'
 mutate graphs-outlive-their-ranges collectives/core/gate_block_impl.h 's/g\.veto != 0 \|\| g\.slots > slot_count/g.veto/' \
   gate_cuda_test 'CudaGraphs.ARangeDeclaredAfterTheCaptureVetoesItsReplays'
@@ -117,6 +117,14 @@ mutate a-failed-join-counts-for-nothing plugin/core/gate_step.cc 's/if \(!join_s
 shim=plugin/shim/forward.cc
 mutate scan-before-the-group-ends "$shim" 's/group\.depth == 0 \|\| result != ncclSuccess/true/' \
   shim_hooks_test '*Group*'
+mutate unscaled-twice plugin/core/gate_scan.cc 's/unscaling_ && !r\.unscaled/unscaling_/' \
+  gate_test 'InHook.ASecondReductionInTheStepIsSkippedByAll'
+mutate a-second-reduction-is-no-veto plugin/core/gate_scan.cc 's/if \(!r\.unscaled\) return;/return;/' \
+  gate_test 'InHook.ASecondReductionInTheStepIsSkippedByAll'
+mutate a-graph-unscales "$hooks" 's/if \(w == Window::kGraph && options_.*?continue;//s' \
+  gate_cuda_test 'CudaInHook.ABackwardThatRunsTwiceIsUnscaledOnce'
+mutate unscales-after-a-release plugin/core/gate_step.cc 's/ && mirror_\.get\(\)->released == 0//' \
+  gate_test 'InHook.NothingIsMultipliedOnceTheReleaseIsKnown'
 
 if [[ -n $only && $matched == 0 ]]; then
   echo "WRONG: no mutation is called $only"

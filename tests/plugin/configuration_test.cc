@@ -68,7 +68,7 @@ const std::vector<Row>& rows() {
       {"STEPGATE_MAXIMUM_SCALE", {"65536", "1e9"}, {"0", "-1", "inf"}},
       {"STEPGATE_MAX_NORM", {"0", "1", "0.1"}, {"-1", "nan", "inf", "1,0"}},
       {"STEPGATE_SKIP_NORM", {"0", "100"}, {"-0.1", "nan", "inf"}},
-      {"STEPGATE_UNSCALE", {"deferred", "apply"}, {"in_hook", "APPLY"}},
+      {"STEPGATE_UNSCALE", {"deferred", "apply", "in_hook"}, {"in-hook", "APPLY"}},
       {"STEPGATE_DIVERGENCE", {"report", "veto", "error"}, {"abort"}},
       {"STEPGATE_ATTRIBUTION", {"auto", "on", "off"}, {"true"}},
       {"STEPGATE_DEVICE", {"auto", "host", "cuda"}, {"gpu", "cuda:0"}},

@@ -110,7 +110,7 @@ TEST(GateConfig, BadValuesNameTheField) {
       {"rank=2", [](auto& c) { c.world = c.rank = 2; }},
       {"rank=-1", [](auto& c) { c.world = 2, c.rank = -1; }},
       {"rule='amp'", [](auto& c) { c.rule = "amp"; }},
-      {"unscale='in_hook'", [](auto& c) { c.unscale = "in_hook"; }},
+      {"unscale='in-hook'", [](auto& c) { c.unscale = "in-hook"; }},
       {"divergence=''", [](auto& c) { c.divergence = ""; }},
       {"max_norm=-1", [](auto& c) { c.max_norm = -1; }},
       {"max_norm=nan", [](auto& c) { c.max_norm = kNan; }},

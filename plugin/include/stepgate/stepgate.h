@@ -126,7 +126,9 @@ typedef struct {
   double maximum;         /* only rules that have one */
   double max_norm;        /* clip threshold for the unscaled global norm; 0 none */
   double skip_norm;       /* skip above it; 0 none */
-  const char* unscale;    /* "deferred", "apply"; "in_hook" is of a later release */
+  const char* unscale;    /* "deferred", "apply", "in_hook" (the scan of a reduced gradient multiplies
+                             it: fp32 result ranges that are final at the reduction, one reduction a
+                             step, and no other scaler that unscales) */
   const char* divergence; /* "report", "veto", "error" */
 } stepgate_gate_config;
 

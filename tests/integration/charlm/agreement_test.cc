@@ -142,6 +142,27 @@ TEST(AgreementNorm, IsTheSameWhoeverHoldsTheGradients) {
   }
 }
 
+// Scales are powers of two, so it does not matter to a bit who multiplies.
+TEST(UnscaleInHook, TrainsAsDeferredDoes) {
+  const Words options =
+      small_model() + Words{"--steps",    "40", "--initial-scale", "16777216",
+                            "--interval", "8",  "--inject",        "1:20:hidden1.weight:nan"};
+  for (const char* strategy : {"ddp", "zero1"}) {
+    const Words words = options + Words{"--strategy", strategy};
+    const CharlmRun deferred = run_charlm({.ranks = 2, .options = words});
+    const CharlmRun in_hook =
+        run_charlm({.ranks = 2, .options = words, .variables = {{"STEPGATE_UNSCALE", "in_hook"}}});
+    for (const CharlmRun* run : {&deferred, &in_hook}) {
+      ASSERT_EQ(run->outcome.status, 0) << run->outcome.err;
+    }
+    for (std::size_t r = 0; r < 2; ++r) {
+      EXPECT_EQ(in_hook.run.ranks[r].weights_checksum, deferred.run.ranks[r].weights_checksum) << strategy;
+      EXPECT_EQ(in_hook.run.ranks[r].steps, deferred.run.ranks[r].steps) << strategy;
+      EXPECT_TRUE(in_hook.run.ranks[r].steps[19].skip);
+    }
+  }
+}
+
 // The report's own checks on the job that the quickstart runs, smaller.
 TEST(Quickstart, SmallRunShowsAllThatItMust) {
   const CharlmRun result =

@@ -31,6 +31,7 @@ struct JobCase {
   Words options;
   Words more = {};
   bool threads = false;
+  std::map<std::string, std::string> variables = {};
 };
 
 void PrintTo(const JobCase& c, std::ostream* out) {
@@ -41,8 +42,11 @@ class CharlmDeviceJob : public testing::TestWithParam<JobCase> {};
 
 TEST_P(CharlmDeviceJob, DecidesAndTrainsAsTheHostVariant) {
   const JobCase& c = GetParam();
-  const HostAndDevice runs =
-      run_both({.ranks = c.ranks, .threads = c.threads, .options = eventful(c.ranks) + c.options}, c.more);
+  const HostAndDevice runs = run_both({.ranks = c.ranks,
+                                       .threads = c.threads,
+                                       .options = eventful(c.ranks) + c.options,
+                                       .variables = c.variables},
+                                      c.more);
   expect_same(runs);
   ASSERT_EQ(runs.device.outcome.status, 0);
   for (const Rank& rank : runs.device.run.ranks) {
@@ -73,7 +77,9 @@ std::vector<JobCase> job_cases() {
           {"zero1_optimizer_graph", 4, zero1, optimizer},
           {"ddp_step_graph", 2, ddp, step},
           {"zero1_step_graph", 4, zero1, step},
-          {"zero1_threads", 2, zero1, {}, true}};
+          {"zero1_threads", 2, zero1, {}, true},
+          {"ddp_in_hook", 2, ddp, {}, false, {{"STEPGATE_UNSCALE", "in_hook"}}},
+          {"zero1_in_hook_step_graph", 2, zero1, step, false, {{"STEPGATE_UNSCALE", "in_hook"}}}};
 }
 
 INSTANTIATE_TEST_SUITE_P(All, CharlmDeviceJob, testing::ValuesIn(job_cases()),

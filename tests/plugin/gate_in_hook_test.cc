@@ -1,0 +1,198 @@
+// Unscale in the hook: the scan of a reduced gradient multiplies it, once a step, and nothing else does.
+#include "plugin/core/last_error.h"
+#include "tests/plugin/fake_world.h"
+
+namespace stepgate::test {
+namespace {
+
+WorldOptions in_hook(int ranks) {
+  WorldOptions o{.ranks = ranks};
+  o.policy.unscale = UnscaleMode::kInHook;
+  return o;
+}
+
+constexpr float kScale = 65536;
+
+TEST(InHook, TheHookUnscalesAndTheOptimizerOnlyClips) {
+  WorldOptions o = in_hook(2);
+  o.policy.max_norm = 2.5;
+  World world(o);
+  world.run([](Rank& r) {
+    r.declare("bucket", {&r.shard}, [&r](gate::RangeSpec& s) { s.counted = r.rank() == 0; });
+    ASSERT_EQ(r.activate(), STEPGATE_OK) << gate::last_error();
+    r.begin();
+    r.shard = {1.5f * kScale, 2 * kScale};
+    r.all_reduce(r.shard);
+    EXPECT_EQ(r.shard, (std::vector<float>{3, 4})) << "as soon as the reduction is over";
+    const Step s = r.end();
+    ASSERT_TRUE(s.applies()) << s.error;
+    EXPECT_EQ(r.shard, (std::vector<float>{3, 4})) << "once";
+    EXPECT_EQ(s.decision.norm, 5);
+    EXPECT_NEAR(s.decision.clip, 0.5, 1e-6);
+    EXPECT_EQ(s.decision.multiplier, static_cast<float>(s.decision.clip));
+    EXPECT_EQ(s.decision.grad_scale, static_cast<float>(1 / s.decision.clip));
+    EXPECT_EQ(r.gate().apply(0, nullptr), STEPGATE_INVALID);
+    EXPECT_NE(std::string(gate::last_error()).find("in_hook; allowed: apply"), std::string::npos);
+  });
+}
+
+TEST(InHook, WhatNoHookSawIsUnscaledAtTheStepsEnd) {
+  World world(in_hook(2));
+  world.run([](Rank& r) {
+    r.declare("bucket", {&r.shard});
+    ASSERT_EQ(r.activate(), STEPGATE_OK) << gate::last_error();
+    r.begin();
+    r.shard = {3 * kScale, 4 * kScale};
+    ASSERT_TRUE(r.end().applies());
+    EXPECT_EQ(r.shard, (std::vector<float>{3, 4}));
+  });
+}
+
+// The scale moves between steps; each step's own latched one is taken back.
+TEST(InHook, EveryStepUsesTheScaleOfItsOwnBackward) {
+  WorldOptions o = in_hook(2);
+  o.params.interval = 1;
+  World world(o);
+  world.run([](Rank& r) {
+    r.declare("bucket", {&r.shard});
+    ASSERT_EQ(r.activate(), STEPGATE_OK) << gate::last_error();
+    double scale = 0;
+    for (int i = 0; i < 4; ++i) {
+      r.begin();
+      ASSERT_EQ(r.gate().scale(&scale), STEPGATE_OK);
+      r.shard = {0.5f * static_cast<float>(scale), static_cast<float>(scale)};
+      r.all_reduce(r.shard);
+      EXPECT_EQ(r.shard, (std::vector<float>{1, 2})) << "step " << i;
+      ASSERT_TRUE(r.end().applies());
+    }
+    EXPECT_EQ(scale, 8.0 * kScale);
+  });
+}
+
+TEST(InHook, ASkippedStepLeavesThemUnscaled) {
+  World world(in_hook(2));
+  world.run([](Rank& r) {
+    r.declare("bucket", {&r.shard});
+    ASSERT_EQ(r.activate(), STEPGATE_OK) << gate::last_error();
+    r.begin();
+    r.shard = {kScale, r.rank() == 0 ? INFINITY : 1.0f};
+    r.all_reduce(r.shard);
+    const Step s = r.end();
+    EXPECT_EQ(s.decision.skip, 1);
+    EXPECT_EQ(s.decision.reason, STEPGATE_REASON_INF);
+    EXPECT_EQ(s.decision.multiplier, 1);
+    EXPECT_EQ(r.shard, (std::vector<float>{2, INFINITY}));
+  });
+}
+
+// An accumulation over two reductions mixes what is unscaled with what is not.
+TEST(InHook, ASecondReductionInTheStepIsSkippedByAll) {
+  World world(in_hook(2));
+  world.run([](Rank& r) {
+    r.declare("bucket", {&r.shard});
+    ASSERT_EQ(r.activate(), STEPGATE_OK) << gate::last_error();
+    r.begin();
+    r.shard = {kScale, kScale};
+    r.all_reduce(r.shard);
+    if (r.rank() == 0) {
+      r.gate().written(r.shard.data(), sizeof(float));
+    }
+    Step s = r.end();
+    EXPECT_EQ(s.decision.skip, 1);
+    EXPECT_EQ(s.decision.reason, STEPGATE_REASON_VETO);
+    EXPECT_EQ(r.shard, (std::vector<float>{2, 2})) << "and nothing is multiplied twice";
+
+    r.begin();
+    r.shard = {kScale, kScale};
+    r.all_reduce(r.shard);
+    r.all_reduce(r.shard);
+    s = r.end();
+    EXPECT_EQ(s.decision.reason, STEPGATE_REASON_VETO);
+    EXPECT_EQ(r.shard, (std::vector<float>{4, 4}));
+
+    r.begin();
+    r.shard = {kScale, kScale};
+    r.all_reduce(r.shard);
+    EXPECT_TRUE(r.end().applies()) << "the next step is as good as any";
+    EXPECT_EQ(r.shard, (std::vector<float>{2, 2}));
+  });
+}
+
+// Attribution reads what goes in, which the job's own call must see as it was.
+TEST(InHook, WhatIsSentIsNotTouched) {
+  World world(in_hook(2));
+  world.run([](Rank& r) {
+    r.declare("bucket", {&r.shard});
+    ASSERT_EQ(r.activate(), STEPGATE_OK) << gate::last_error();
+    r.begin();
+    const std::vector<float> send = {kScale, 2 * kScale};
+    r.all_reduce(ElementType::kFp32, send.data(), r.shard.data(), 2);
+    EXPECT_EQ(send, (std::vector<float>{kScale, 2 * kScale}));
+    EXPECT_EQ(r.shard, (std::vector<float>{2, 4}));
+    ASSERT_TRUE(r.end().applies());
+  });
+}
+
+TEST(InHook, AnAbsentRangeStaysAsItIs) {
+  World world(in_hook(2));
+  world.run([](Rank& r) {
+    const std::uint32_t id = r.declare("bucket", {&r.shard});
+    ASSERT_EQ(r.activate(), STEPGATE_OK) << gate::last_error();
+    ASSERT_EQ(r.gate().range_absent(id, true), STEPGATE_OK);
+    r.begin();
+    r.shard = {kScale, kScale};
+    r.all_reduce(r.shard);
+    ASSERT_TRUE(r.end().applies());
+    EXPECT_EQ(r.shard, (std::vector<float>{2 * kScale, 2 * kScale}));
+  });
+}
+
+// Whoever has been told of a release unscales by itself.
+TEST(InHook, NothingIsMultipliedOnceTheReleaseIsKnown) {
+  World world(in_hook(2));
+  world.nccl().set_fate(1, 1, Fate::kSumLost);
+  world.run([](Rank& r) {
+    r.declare("bucket", {&r.shard});
+    ASSERT_EQ(r.activate(), STEPGATE_OK) << gate::last_error();
+    for (int i = 0; i < 2; ++i) {
+      r.begin();
+      r.shard = {kScale, kScale};
+      r.all_reduce(r.shard);
+      EXPECT_EQ(r.shard, (std::vector<float>{2, 2}));
+      const Step s = r.end();
+      if (i == 1) {
+        EXPECT_EQ(s.status, STEPGATE_RELEASED);
+      }
+    }
+    if (r.gate().step_begin(nullptr) != STEPGATE_OK) return;
+    r.shard = {kScale, kScale};
+    r.all_reduce(r.shard);
+    r.end();
+    EXPECT_EQ(r.shard, (std::vector<float>{2 * kScale, 2 * kScale}));
+  });
+}
+
+TEST(InHook, OnlyFinalFp32ResultsAreTaken) {
+  World world(in_hook(1));
+  Rank& r = world.rank(0);
+  const auto refused = [&r](const std::function<void(gate::RangeSpec&)>& change, const char* words) {
+    gate::RangeSpec spec;
+    spec.name = "bucket";
+    spec.segments = {{r.shard.data(), 1}};
+    spec.parameters = {"p"};
+    change(spec);
+    std::uint32_t id = 0;
+    EXPECT_EQ(r.gate().declare_range(spec, &id), STEPGATE_INVALID);
+    EXPECT_NE(std::string(gate::last_error()).find(words), std::string::npos) << gate::last_error();
+  };
+  refused([](gate::RangeSpec& s) { s.type = ElementType::kBf16; }, "type bf16");
+  refused([](gate::RangeSpec& s) { s.type = ElementType::kFp64; }, "allowed with unscale = in_hook: fp32");
+  refused([](gate::RangeSpec& s) { s.is_final = false; }, "STEPGATE_RANGE_NOT_FINAL");
+  r.declare("input", {&r.input}, [](gate::RangeSpec& s) {
+    s.result = false;
+    s.is_final = false;
+  });
+}
+
+}  // namespace
+}  // namespace stepgate::test
