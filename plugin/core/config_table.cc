@@ -59,6 +59,8 @@ constexpr ConfigEntry kTable[] = {
      "Label job_name of stepgate_job_info."},
     {"STEPGATE_RUN_ID", "text", "", "UTF-8 text without control characters",
      "Label run_id of stepgate_job_info."},
+    {"STEPGATE_CONFIG", "path", "", "a file of lines `NAME = value`; environment only",
+     "Settings of this table that the environment leaves unset."},
     {"STEPGATE_LOG", "choice", "warn", "off, error, warn, info", "What the plugin writes to standard error."},
     {"RANK", "integer", "0", ">= 0",
      "torchrun's: this process's rank, where the gate's configuration gives none."},

@@ -10,11 +10,19 @@
 #include <utility>
 
 #include "collectives/core/decimal.h"
+#include "plugin/core/config_file.h"
 #include "plugin/core/config_table.h"
 #include "plugin/core/label_text.h"
 
 namespace stepgate::gate {
 namespace {
+
+constexpr char kFileVariable[] = "STEPGATE_CONFIG";
+
+bool is_secret(std::string_view name) {
+  return name.find("PASSWORD") != std::string_view::npos || name.find("SECRET") != std::string_view::npos ||
+         name.find("TOKEN") != std::string_view::npos;
+}
 
 // Reads values and keeps the first complaint; after one, the rest is left alone.
 class Reader {
@@ -22,6 +30,36 @@ class Reader {
   explicit Reader(const Environment& environment) : environment_(environment) {}
 
   const std::string& error() const { return error_; }
+
+  // First of all: the values that the environment does not set.
+  void file(const char* variable, std::vector<std::string>* notes) {
+    const char* path = value(variable);
+    std::string why;
+    if (path == nullptr) return;
+    if (!read_config_file(path, &file_, &why)) {
+      error_ = refused_value(variable, path) + "; " + why;
+    }
+    *notes = file_.unknown;
+  }
+
+  // The environment, and the file behind it. Valid as long as this reader.
+  Environment both() const {
+    return [this](const char* name) {
+      std::string origin;
+      return look_up(name, &origin);
+    };
+  }
+
+  std::vector<Setting> settings() const {
+    std::vector<Setting> all;
+    for (const ConfigEntry& e : config_table()) {
+      std::string origin;
+      const char* v = look_up(e.name, &origin);
+      std::string shown = v == nullptr ? e.fallback : is_secret(e.name) ? "(hidden)" : v;
+      all.push_back({e.name, std::move(shown), v == nullptr ? "default" : std::move(origin)});
+    }
+    return all;
+  }
 
   // A label of the metrics page.
   void label(const char* name, std::string* out) {
@@ -101,15 +139,30 @@ class Reader {
 
  private:
   // An empty variable counts as unset: launchers export names they have no value for.
-  const char* value(const char* name) const {
-    if (!error_.empty()) return nullptr;
+  const char* look_up(const char* name, std::string* origin) const {
+    *origin = "environment";
     const char* v = environment_(name);
-    return v != nullptr && *v != '\0' ? v : nullptr;
+    if (v != nullptr && *v != '\0') return v;
+    const auto at = file_.values.find(std::string_view(name));
+    if (at == file_.values.end() || at->second.text.empty()) return nullptr;
+    *origin = at->second.where;
+    return at->second.text.c_str();
   }
 
-  void refuse(const char* name, const char* v) { error_ = refused_value(name, v); }
+  const char* value(const char* name) const {
+    std::string origin;
+    return error_.empty() ? look_up(name, &origin) : nullptr;
+  }
+
+  void refuse(const char* name, const char* v) {
+    std::string origin;
+    look_up(name, &origin);
+    if (origin != "environment") error_ = origin + ": ";
+    error_ += refused_value(name, v);
+  }
 
   const Environment& environment_;
+  ConfigFile file_;
   std::string error_;
 };
 
@@ -211,17 +264,20 @@ bool find_choice(const std::pair<const char*, T> (&choices)[N], const std::strin
 
 }  // namespace
 
-bool read_configuration(const Environment& environment, Configuration* out, std::string* error) {
+bool read_configuration(const Environment& environment, Configuration* out, std::string* error,
+                        std::vector<std::string>* notes) {
   Reader reader(environment);
   Configuration c;
+  reader.file(kFileVariable, notes);
   read_step(reader, &c);
   read_scaler(reader, &c.scaler);
   read_metrics(reader, &c);
   *error = reader.error();
-  if (error->empty()) read_identity(environment, &c, error);
+  if (error->empty()) read_identity(reader.both(), &c, error);
   ScalerParams params;
   if (error->empty()) resolve_scaler(c.scaler, &params, error);
   if (!error->empty()) return false;
+  c.settings = reader.settings();
   *out = std::move(c);
   return true;
 }

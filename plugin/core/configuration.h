@@ -1,4 +1,5 @@
-// Configuration: every setting of a process, read from an environment once.
+// Configuration: every setting of a process, read once, from an environment and from the file that
+// STEPGATE_CONFIG names there. What the environment sets wins.
 //
 // Thread: read_configuration runs once per process under the core's start-up lock; the result is
 // immutable. Errors: a bad value is refused with its name, the value and what is allowed; nothing is
@@ -8,6 +9,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "collectives/core/decision.h"
 #include "collectives/core/scaler.h"
@@ -25,6 +27,13 @@ struct ScalerSettings {
   std::optional<ScalerRule> rule;
   std::optional<double> initial_scale, growth, backoff, minimum, maximum;
   std::optional<std::uint64_t> interval, hysteresis;
+};
+
+// One row of the configuration table as it came out, for the flight recorder.
+struct Setting {
+  const char* name;
+  std::string value;   // "(hidden)" for what is named a secret
+  std::string origin;  // "environment", "PATH:LINE" of the file, or "default"
 };
 
 // Rank, world, run id and so on are the launcher's: identity.h.
@@ -49,10 +58,13 @@ struct Configuration : JobIdentity {
   double anomaly_underflow_jump = 0.25;
   std::string job_name;
   LogLevel log = LogLevel::kWarn;
+  std::vector<Setting> settings;  // in the table's order
 };
 
-// True, or false with *error saying which value was refused and why. *out is whole or untouched.
-bool read_configuration(const Environment& environment, Configuration* out, std::string* error);
+// True, or false with *error saying which value was refused and why. *out is whole or untouched. Either way
+// *notes gets what is worth a warning: names in the file that nothing reads.
+bool read_configuration(const Environment& environment, Configuration* out, std::string* error,
+                        std::vector<std::string>* notes);
 
 // The parameters that settings and rule defaults give together; same contract.
 bool resolve_scaler(const ScalerSettings& settings, ScalerParams* out, std::string* error);

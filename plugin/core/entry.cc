@@ -1,6 +1,10 @@
 // stepgate_core_entry: builds the process's core once and hands the shim its table.
+#include <unistd.h>
+
 #include <cstdlib>
 #include <mutex>
+#include <string_view>
+#include <vector>
 
 #include "plugin/core/api.h"
 #include "plugin/core/last_error.h"
@@ -67,7 +71,9 @@ const CoreTable* start(const ShimServices& services) {
   static const CoreTable table = make_table();
   static std::once_flag once;
   std::call_once(once, [&] {
-    process = new Process([](const char* name) { return std::getenv(name); }, services);
+    std::vector<std::string_view> variables;
+    for (char** v = environ; v != nullptr && *v != nullptr; ++v) variables.emplace_back(*v);
+    process = new Process([](const char* name) { return std::getenv(name); }, variables, services);
     set_api_process(process);
     static const AtExit at_exit;
   });

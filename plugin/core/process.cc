@@ -6,17 +6,22 @@
 #include <cstdlib>
 #include <utility>
 
+#include "plugin/core/config_names.h"
 #include "plugin/core/gate_config.h"
 #include "plugin/core/last_error.h"
 
 namespace stepgate::gate {
 
-Process::Process(const Environment& environment, const ShimServices& services)
+Process::Process(const Environment& environment, const std::vector<std::string_view>& variables,
+                 const ShimServices& services)
     : services_(services), pid_(::getpid()) {
-  if (read_configuration(environment, &configuration_, &configuration_error_)) {
-    for (const std::string& doubt : configuration_.doubts) log().warn(doubt);
-    return;
-  }
+  std::vector<std::string> notes;
+  const bool good = read_configuration(environment, &configuration_, &configuration_error_, &notes);
+  const std::vector<std::string> more = unknown_variables(variables);
+  notes.insert(notes.end(), more.begin(), more.end());
+  for (const std::string& note : notes) log().warn(note);
+  for (const std::string& doubt : configuration_.doubts) log().warn(doubt);
+  if (good) return;
   // Fail open: the job runs as if the plugin were off, and the reason is on its standard error.
   configuration_.mode = Mode::kOff;
   const char* rank = environment("RANK");

@@ -13,6 +13,7 @@
 #include <mutex>
 #include <shared_mutex>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "metrics/publisher.h"
@@ -25,8 +26,10 @@ namespace stepgate::gate {
 
 class Process {
  public:
-  // environment: read once, here.
-  Process(const Environment& environment, const ShimServices& services);
+  // environment: read once, here. variables: all that is set, "NAME=VALUE" each; of those that begin with
+  // STEPGATE_ and that nothing reads, the log tells once.
+  Process(const Environment& environment, const std::vector<std::string_view>& variables,
+          const ShimServices& services);
 
   // False: mode off, a refused configuration, or a forked child. Hooks pass through then.
   bool active() const noexcept;

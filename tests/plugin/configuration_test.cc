@@ -25,8 +25,10 @@ Environment environment(const Variables& variables) {
 Configuration read(const Variables& variables) {
   Configuration c;
   std::string error;
-  EXPECT_TRUE(read_configuration(environment(variables), &c, &error)) << error;
+  std::vector<std::string> notes;
+  EXPECT_TRUE(read_configuration(environment(variables), &c, &error, &notes)) << error;
   EXPECT_EQ(error, "");
+  EXPECT_TRUE(notes.empty()) << notes.front();
   return c;
 }
 
@@ -34,7 +36,8 @@ std::string refusal(const Variables& variables) {
   Configuration c;
   c.job_name = "untouched";
   std::string error;
-  EXPECT_FALSE(read_configuration(environment(variables), &c, &error));
+  std::vector<std::string> notes;
+  EXPECT_FALSE(read_configuration(environment(variables), &c, &error, &notes));
   EXPECT_EQ(c.job_name, "untouched") << "a refused configuration was half taken over";
   return error;
 }
@@ -84,6 +87,7 @@ const std::vector<Row>& rows() {
       {"STEPGATE_ANOMALY_SKIPS_IN_ROW", {"1", "10"}, {"0", "-1", "x"}},
       {"STEPGATE_ANOMALY_FLOOR_WINDOW", {"1", "100"}, {"0", "1.5"}},
       {"STEPGATE_ANOMALY_UNDERFLOW_JUMP", {"0.5", "1"}, {"0", "-1", "1.5", "nan"}},
+      {"STEPGATE_CONFIG", {"integration/examples/stepgate.conf"}, {"/nonexistent/file", "/tmp"}},
       {"STEPGATE_LOG", {"off", "error", "warn", "info"}, {"debug"}},
       {"RANK", {"0", "7"}, {"-1", "a", "8"}, {{"WORLD_SIZE", "8"}}},
       {"WORLD_SIZE", {"1", "4096"}, {"0", "-4", "4x"}},
@@ -247,7 +251,8 @@ TEST(Configuration, TableAndReaderNameTheSameVariables) {
   std::stringstream text;
   text << file.rdbuf();
   const std::string source = text.str();
-  std::set<std::string> read_names, table_names;
+  std::set<std::string> read_names = {"STEPGATE_CONFIG"}, table_names;
+  EXPECT_NE(source.find("kFileVariable[] = \"STEPGATE_CONFIG\""), std::string::npos);
   for (const std::string call : {"r.label(\"", "r.address(\"", "r.folder(\"", "r.number(\"", "r.integer(\"",
                                  "r.choice(\"", "r.rule(\""}) {
     for (std::size_t at = source.find(call); at != std::string::npos; at = source.find(call, at + 1)) {

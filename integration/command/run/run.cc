@@ -4,10 +4,10 @@
 #include <system_error>
 
 #include "integration/command/run/environment.h"
-#include "integration/command/run/known_names.h"
 #include "integration/command/run/options.h"
 #include "integration/command/run/supervisor.h"
 #include "integration/command/streams.h"
+#include "plugin/core/config_names.h"
 
 namespace stepgate::command {
 namespace {
@@ -19,7 +19,7 @@ constexpr int kNotStartedStatus = 126;
 // A warning only: another version of the plugin may know the name.
 void warn_of_unknown(const RunOptions& options) {
   for (const auto& setting : options.settings) {
-    const std::string nearest = nearest_known_name(setting.first);
+    const std::string nearest = gate::nearest_known_name(setting.first);
     if (nearest.empty()) continue;
     std::fprintf(stderr, "stepgate run: nothing reads %s (--set); the nearest known name is %s\n",
                  setting.first.c_str(), nearest.c_str());

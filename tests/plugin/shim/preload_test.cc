@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 
 #include "tests/integration/process.h"
 
@@ -128,6 +129,30 @@ TEST(Preload, BadSettingIsSaidOnceAndTheJobRunsOn) {
   EXPECT_EQ(times(o.err, "stays off"), 1u) << o.err;
   const Outcome create = run_preloaded({SHIM_TEST_WORKER, "create"}, {{"STEPGATE_RULE", "amp"}});
   expect_says(create, "create invalid: stepgate_gate_create: STEPGATE_RULE='amp'");
+}
+
+TEST(Preload, UnknownSettingIsSaidOnceAndTheJobRunsOn) {
+  const Outcome o = run_preloaded({SHIM_TEST_WORKER, "train"}, {{"STEPGATE_INTERVALL", "3"}});
+  EXPECT_EQ(o.status, 0) << o.out << o.err;
+  EXPECT_EQ(times(o.err,
+                  "nothing reads STEPGATE_INTERVALL of the environment; the nearest known name is "
+                  "STEPGATE_INTERVAL\n"),
+            1u)
+      << o.err;
+}
+
+TEST(Preload, SettingsComeFromAFileToo) {
+  const TemporaryFolder folder;
+  const std::string path = folder.file("stepgate.conf");
+  std::ofstream(path) << "STEPGATE_MODE = enforce\nSTEPGATE_RULE = amp\n";
+  const Outcome o = run_preloaded({SHIM_TEST_WORKER, "create"}, {{"STEPGATE_CONFIG", path}});
+  EXPECT_EQ(o.status, 0) << o.out << o.err;
+  expect_says(o, "create invalid: stepgate_gate_create: " + path + ":2: STEPGATE_RULE='amp' is refused");
+  const Outcome plain = run_preloaded({SHIM_TEST_WORKER, "plain"}, {{"STEPGATE_CONFIG", path}});
+  EXPECT_EQ(plain.out, "plain job done\n") << plain.err;
+  const Outcome trained =
+      run_preloaded({SHIM_TEST_WORKER, "train"}, {{"STEPGATE_CONFIG", path}, {"STEPGATE_RULE", "torch"}});
+  EXPECT_EQ(trained.out, "skip 1 reason 1 offender 1\nskip 1 reason 1 offender 1\n") << trained.err;
 }
 
 TEST(Preload, CoreMissingBesideTheShim) {
