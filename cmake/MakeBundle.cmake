@@ -3,6 +3,7 @@
 #   NAME/bin      stepgate, charlm
 #   NAME/lib      our libraries, and every library that they need beyond glibc
 #   NAME/lib/ucx  UCX's modules, where UCX looks for them: in ucx beside itself
+#   NAME/lib/stepgate_tls  what stands for OpenSSL under the names that the HTTP server looks for
 #   NAME/lib/hostnccl, NAME/include, NAME/README.md, NAME/LICENSE
 #
 # Every object gets an RPATH relative to itself. RPATH, not RUNPATH: what the job's LD_LIBRARY_PATH holds
@@ -10,9 +11,10 @@
 cmake_policy(SET CMP0057 NEW)
 string(REPLACE "," ";" PROGRAMS "${PROGRAMS}")
 string(REPLACE "," ";" LIBRARIES "${LIBRARIES}")
+string(REPLACE "," ";" TLS "${TLS}")
 set(root ${STAGING}/${NAME})
 file(REMOVE_RECURSE ${STAGING})
-file(MAKE_DIRECTORY ${root}/bin ${root}/lib/ucx ${root}/lib/hostnccl)
+file(MAKE_DIRECTORY ${root}/bin ${root}/lib/ucx ${root}/lib/hostnccl ${root}/lib/stepgate_tls)
 
 # What every Linux with glibc has, and must keep its own of.
 set(glibc "^(ld-linux.*|libc|libm|libdl|libpthread|librt|libresolv|libutil|libnsl|libanl)\\.so\\..*$")
@@ -27,7 +29,7 @@ endfunction()
 
 file(GLOB modules ${UCX_MODULES}/libu*.so.0)
 file(GET_RUNTIME_DEPENDENCIES
-  EXECUTABLES ${PROGRAMS} LIBRARIES ${LIBRARIES} ${HOSTNCCL} ${modules}
+  EXECUTABLES ${PROGRAMS} LIBRARIES ${LIBRARIES} ${TLS} ${HOSTNCCL} ${modules}
   RESOLVED_DEPENDENCIES_VAR needed UNRESOLVED_DEPENDENCIES_VAR unresolved
   PRE_EXCLUDE_REGEXES ${glibc} "^libnccl\\.so\\.2$")
 if(unresolved)
@@ -49,6 +51,9 @@ foreach(file IN LISTS modules)
   put(${file} lib/ucx "$ORIGIN:$ORIGIN/..")
 endforeach()
 put(${HOSTNCCL} lib/hostnccl "$ORIGIN/..")
+foreach(file IN LISTS TLS)
+  put(${file} lib/stepgate_tls "$ORIGIN/..")
+endforeach()
 
 file(COPY ${SOURCE}/plugin/include/ DESTINATION ${root}/include FILES_MATCHING PATTERN "*.h")
 file(COPY ${SOURCE}/LICENSE DESTINATION ${root})

@@ -18,15 +18,23 @@ set(bundle_name stepgate-${PROJECT_VERSION}-${bundle_machine})
 set(STEPGATE_BUNDLE_FILE ${CMAKE_BINARY_DIR}/${bundle_name}.tar.gz)
 pkg_get_variable(ucx_libdir ucx libdir)
 
+set(bundle_tls "")
+set(bundle_tls_targets "")
+if(TARGET stepgate_tls_ssl)
+  set(bundle_tls_targets stepgate_tls_ssl stepgate_tls_crypto)
+  set(bundle_tls "$<TARGET_FILE:stepgate_tls_ssl>,$<TARGET_FILE:stepgate_tls_crypto>")
+endif()
+
 add_custom_command(OUTPUT ${STEPGATE_BUNDLE_FILE}
   COMMAND ${CMAKE_COMMAND} -DNAME=${bundle_name} -DOUTPUT=${STEPGATE_BUNDLE_FILE}
           -DSOURCE=${CMAKE_SOURCE_DIR} -DSTAGING=${CMAKE_BINARY_DIR}/bundle -DVERSION=${PROJECT_VERSION}
           -DPATCHELF=${STEPGATE_PATCHELF} -DSTRIP=${CMAKE_STRIP} -DUCX_MODULES=${ucx_libdir}/ucx
           "-DPROGRAMS=$<TARGET_FILE:stepgate>,$<TARGET_FILE:charlm>"
           "-DLIBRARIES=$<TARGET_FILE:stepgate_shim>,$<TARGET_FILE:stepgate_core_so>,$<TARGET_FILE:stepgate_ucx>"
+          "-DTLS=${bundle_tls}"
           -DHOSTNCCL=$<TARGET_FILE:stepgate_hostnccl>
           -P ${CMAKE_SOURCE_DIR}/cmake/MakeBundle.cmake
-  DEPENDS stepgate charlm stepgate_shim stepgate_core_so stepgate_ucx stepgate_hostnccl
+  DEPENDS stepgate charlm stepgate_shim stepgate_core_so stepgate_ucx stepgate_hostnccl ${bundle_tls_targets}
           ${CMAKE_SOURCE_DIR}/cmake/MakeBundle.cmake ${CMAKE_SOURCE_DIR}/cmake/bundle-README.md.in
   COMMENT "Packing ${bundle_name}.tar.gz"
   VERBATIM)

@@ -8,7 +8,7 @@ usage() {
   cat <<'TEXT'
 usage: cmake/install-packages.sh [--build-only | --full] [--list]
   --build-only  what the build and the quickstart need, no test tools
-  --full        also what `tests/run.sh --full` needs (coverage, valgrind)
+  --full        also what `tests/run.sh --full` needs (coverage, valgrind, Helm's library from PyPI)
   --list        print the packages, one a line, and install nothing
 Without an option: build and test packages.
 STEPGATE_SKIP_INSTALL=1 skips the whole script (you brought the packages another way).
@@ -16,17 +16,20 @@ TEXT
 }
 
 # Compiler and build tools, then libraries. libcurl and zlib are there because prometheus-cpp's CMake
-# package looks for them, base-files because the example trains on a text that it installs.
+# package looks for them, libssl-dev for the metrics page over TLS, base-files because the example trains
+# on a text that it installs.
 build_packages=(
   g++ cmake ninja-build pkg-config binutils ccache base-files
   libucx-dev libabsl-dev libhwy-dev nlohmann-json3-dev
-  prometheus-cpp-dev libcurl4-openssl-dev zlib1g-dev
+  prometheus-cpp-dev libcurl4-openssl-dev zlib1g-dev libssl-dev
 )
-# The package prometheus is there for promtool; its service is neither started nor enabled.
+# The package prometheus is there for promtool, and tests start the server on a folder of their own; its
+# service is neither started nor enabled. openssl makes certificates for tests.
 test_packages=(
   git libgtest-dev libbenchmark-dev libboost-context-dev prometheus clang-format clang-tidy shellcheck procps curl patchelf
+  openssl
 )
-full_packages=(gcovr valgrind)
+full_packages=(gcovr valgrind python3-venv)
 
 say() { printf 'install-packages: %s\n' "$*"; }
 fail() {

@@ -2,6 +2,8 @@
 
 #include <limits>
 
+#include "metrics/label.h"
+
 namespace stepgate::metrics {
 namespace {
 
@@ -75,12 +77,13 @@ GateSeries::GateSeries(Registry& registry, const Labels& base, std::size_t bucke
       dropped(series_.counter(FamilyId::kEventsDropped)) {}
 
 void GateSeries::set_identity(const Identity& who) {
-  const Labels build = {{"version", who.version},
-                        {"device", who.device},
-                        {"nccl_version", who.nccl_version},
-                        {"rule", who.rule}};
-  const Labels job = {
-      {"job_name", who.job_name}, {"run_id", who.run_id}, {"world_size", std::to_string(who.world)}};
+  const Labels build = {{"version", label_text(who.version)},
+                        {"device", label_text(who.device)},
+                        {"nccl_version", label_text(who.nccl_version)},
+                        {"rule", label_text(who.rule)}};
+  const Labels job = {{"job_name", label_text(who.job_name)},
+                      {"run_id", label_text(who.run_id)},
+                      {"world_size", std::to_string(who.world)}};
   if (build_info_ == nullptr) {
     build_info_ = &series_.gauge(FamilyId::kBuildInfo, build);
     job_info_ = &series_.gauge(FamilyId::kJobInfo, job);

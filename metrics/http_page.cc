@@ -8,10 +8,9 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <cerrno>
 #include <chrono>
-#include <cstring>
 #include <exception>
+#include <functional>
 #include <thread>
 #include <vector>
 
@@ -21,44 +20,8 @@
 namespace stepgate::metrics {
 namespace {
 
-constexpr int kHighestPort = 65535;
 constexpr const char* kAnyAddress = "0.0.0.0";
-
-std::string numeric(const std::string& address) {
-  return address == "localhost" ? "127.0.0.1" : address;
-}
-
-// The ports to try, in order.
-std::vector<std::uint16_t> candidate_ports(const ExpositionOptions& o) {
-  if (o.first_port == 0) return {0};
-  std::vector<std::uint16_t> ports;
-  const auto add = [&ports](int port) {
-    if (port > 0 && port <= kHighestPort) ports.push_back(static_cast<std::uint16_t>(port));
-  };
-  add(o.first_port + o.local_rank);
-  const int above = o.first_port + (o.local_world > o.local_rank ? o.local_world : o.local_rank + 1);
-  for (int i = 0; i < kFallbackPorts; ++i) add(above + i);
-  return ports;
-}
-
-BindResult bind_once(const sockaddr_in& where, std::string* why) {
-  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  if (fd < 0) {
-    *why = std::strerror(errno);
-    return BindResult::kBadAddress;
-  }
-  const int on = 1;
-  setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);  // as the server does
-  // listen too: with reuse, two may bind one port and only the second to listen is refused.
-  const bool ok =
-      bind(fd, reinterpret_cast<const sockaddr*>(&where), sizeof where) == 0 && listen(fd, 1) == 0;
-  const int error = ok ? 0 : errno;
-  close(fd);
-  if (ok) return BindResult::kFree;
-  if (error == EADDRINUSE || error == EACCES) return BindResult::kTaken;
-  *why = std::strerror(error);
-  return BindResult::kBadAddress;
-}
+constexpr const char* kRealm = "StepGate";
 
 constexpr const char* kServingThreads = "2";
 constexpr unsigned kServerThreads = 3;  // those and the accepting one
@@ -67,14 +30,55 @@ constexpr auto kLongestStart = std::chrono::seconds(2);
 std::atomic<unsigned> threads_started{0};
 std::atomic<unsigned> threads_wanted{0};
 
+// What the server's callbacks need while its constructor runs: they are called in the same thread, and are
+// given nothing that would lead to the page.
+struct Starting {
+  explicit Starting(void* ssl_context);
+  ~Starting();
+  Starting(const Starting&) = delete;
+  Starting& operator=(const Starting&) = delete;
+  void* const context;  // SSL_CTX of the page that is being opened, or null
+  std::string said;     // the server's own words about what went wrong
+};
+thread_local Starting* starting = nullptr;
+
+Starting::Starting(void* ssl_context) : context(ssl_context) {
+  starting = this;
+}
+Starting::~Starting() {
+  starting = nullptr;
+}
+
+// Asked when the server starts, with nothing in *context, and when it ends, with ours: 1 says that it is
+// ours to make and to free.
+int hand_over_context(void** context, void*) {
+  if (*context != nullptr) return 1;
+  if (starting == nullptr || starting->context == nullptr) return 0;
+  *context = starting->context;
+  return 1;
+}
+
+// The page keeps the credentials alive for as long as the server asks.
+std::function<bool(const std::string&, const std::string&)> asks_for(const Credentials& known) {
+  return
+      [&known](const std::string& user, const std::string& password) { return known.match(user, password); };
+}
+
+int keep_message(const mg_connection*, const char* message) {
+  if (starting != nullptr && starting->said.empty()) starting->said = message;
+  return 1;
+}
+
 // Each thread of the server sets SIGPIPE to ignored, for the whole process, as the first thing it does: that
 // may be after the server's constructor has returned. It calls this back next.
-CivetCallbacks count_threads() {
+CivetCallbacks server_callbacks() {
   CivetCallbacks callbacks;
   callbacks.init_thread = [](const mg_context*, int) -> void* {
     threads_started.fetch_add(1);
     return nullptr;
   };
+  callbacks.external_ssl_ctx = hand_over_context;
+  callbacks.log_message = keep_message;
   return callbacks;
 }
 
@@ -131,26 +135,19 @@ class Knocker {
 
 }  // namespace
 
-BindResult probe_port(const std::string& address, std::uint16_t port, std::string* why) {
-  sockaddr_in where{};
-  where.sin_family = AF_INET;
-  where.sin_port = htons(port);
-  if (inet_pton(AF_INET, numeric(address).c_str(), &where.sin_addr) != 1) {
-    *why = "it is neither a numeric IPv4 address nor localhost";
-    return BindResult::kBadAddress;
-  }
-  return bind_once(where, why);
-}
-
 std::unique_ptr<HttpPage> HttpPage::open(const ExpositionOptions& options,
                                          const std::shared_ptr<prometheus::Collectable>& page,
-                                         std::string* error) {
+                                         std::string* error, std::string* notes) {
+  PageSecurity security;
+  std::string said;
+  if (!security.load(options, error, &said)) return nullptr;
+  if (notes != nullptr) *notes = said;
+  std::unique_ptr<HttpPage> opened(new HttpPage(numeric_address(options.address), std::move(security)));
   const std::vector<std::uint16_t> ports = candidate_ports(options);
   std::string why;
   for (const std::uint16_t port : ports) {
-    BindResult result = BindResult::kFree;
-    auto opened = try_port(options.address, port, page, &result, &why);
-    if (opened) return opened;
+    const BindResult result = opened->try_port(port, page, &why);
+    if (result == BindResult::kFree) return opened;
     if (result == BindResult::kBadAddress) {
       *error = absl::StrCat("metrics address '", options.address, "' cannot be used: ", why);
       return nullptr;
@@ -165,47 +162,50 @@ std::unique_ptr<HttpPage> HttpPage::open(const ExpositionOptions& options,
   return nullptr;
 }
 
-std::unique_ptr<HttpPage> HttpPage::try_port(const std::string& address, std::uint16_t port,
-                                             const std::shared_ptr<prometheus::Collectable>& page,
-                                             BindResult* result, std::string* why) {
-  *result = probe_port(address, port, why);
-  if (*result != BindResult::kFree) return nullptr;
-  auto opened = serve(address, port, page, why);
-  if (!opened) *result = BindResult::kTaken;  // somebody was faster
-  return opened;
+BindResult HttpPage::try_port(std::uint16_t port, const std::shared_ptr<prometheus::Collectable>& page,
+                              std::string* why) {
+  const BindResult result = probe_port(address_, port, why);
+  if (result != BindResult::kFree) return result;
+  return serve(port, page, why) ? BindResult::kFree : BindResult::kTaken;  // somebody was faster
 }
 
-std::unique_ptr<HttpPage> HttpPage::serve(const std::string& address, std::uint16_t port,
-                                          const std::shared_ptr<prometheus::Collectable>& page,
-                                          std::string* why) {
+bool HttpPage::serve(std::uint16_t port, const std::shared_ptr<prometheus::Collectable>& page,
+                     std::string* why) {
   const SignalGuard guard;
-  const CivetCallbacks callbacks = count_threads();
+  const CivetCallbacks callbacks = server_callbacks();
+  Starting start(security_.tls ? security_.tls->handle() : nullptr);
   try {
     // No document root, ever: the server then has nothing to serve but this page.
-    auto exposer = std::make_unique<prometheus::Exposer>(
-        std::vector<std::string>{"listening_ports", absl::StrCat(numeric(address), ":", port), "num_threads",
+    exposer_ = std::make_unique<prometheus::Exposer>(
+        std::vector<std::string>{"listening_ports",
+                                 absl::StrCat(address_, ":", port, security_.tls ? "s" : ""), "num_threads",
                                  kServingThreads},
         &callbacks);
     wait_for_threads();
-    exposer->RegisterCollectable(page, kPagePath);
-    const std::vector<int> ports = exposer->GetListeningPorts();
-    const auto bound = ports.empty() ? port : static_cast<std::uint16_t>(ports.front());
-    return std::unique_ptr<HttpPage>(new HttpPage(std::move(exposer), numeric(address), bound));
+    // The lock before the door.
+    if (security_.credentials) exposer_->RegisterAuth(asks_for(*security_.credentials), kRealm, kPagePath);
+    exposer_->RegisterCollectable(page, kPagePath);
+    const std::vector<int> ports = exposer_->GetListeningPorts();
+    port_ = ports.empty() ? port : static_cast<std::uint16_t>(ports.front());
+    return true;
   } catch (const std::exception& e) {
-    *why = e.what();
-    return nullptr;
+    exposer_.reset();
+    *why = start.said.empty() ? e.what() : start.said;
+    return false;
   }
 }
 
-HttpPage::HttpPage(std::unique_ptr<prometheus::Exposer> exposer, std::string address, std::uint16_t port)
-    : exposer_(std::move(exposer)), address_(std::move(address)), port_(port), owner_(getpid()) {}
+HttpPage::HttpPage(std::string address, PageSecurity security)
+    : address_(std::move(address)), owner_(getpid()), security_(std::move(security)) {}
 
 HttpPage::~HttpPage() {
   if (getpid() != owner_) {
     // In a forked child the server's threads do not exist and joining them would wait for ever.
     static_cast<void>(exposer_.release());
+    static_cast<void>(security_.tls.release());
     return;
   }
+  if (!exposer_) return;
   const Knocker knocker(port_, address_);
   exposer_.reset();
 }

@@ -21,10 +21,12 @@ Outlet::Outlet(const ExpositionOptions& options, double textfile_seconds,
 
 void Outlet::open() {
   std::string error;
-  if (options_.http) http_ = HttpPage::open(options_, page_, &error);
+  std::string notes;
+  if (options_.http) http_ = HttpPage::open(options_, page_, &error, &notes);
   if (http_) {
+    if (!notes.empty()) say(notes);
     const std::string host = options_.address == kAnyAddress ? "127.0.0.1" : options_.address;
-    url_ = absl::StrCat("http://", host, ":", http_->port(), kPagePath);
+    url_ = absl::StrCat(http_->scheme(), "://", host, ":", http_->port(), kPagePath);
     return;
   }
   textfile_ = !options_.textfile_dir.empty();
@@ -37,10 +39,12 @@ void Outlet::open() {
 void Outlet::announce(const Identity& who) {
   if (announced_) return;
   announced_ = true;
-  rank_ = who.rank;
+  who_ = who;
+  sweep_textfiles(options_.textfile_dir, who);
+  sweep_targets(options_.file_sd_dir, who);
   if (!http_ || options_.file_sd_dir.empty()) return;
   std::string error;
-  target_file_ = TargetFile::write(options_.file_sd_dir, who, target(who), &error);
+  target_file_ = TargetFile::write(options_.file_sd_dir, who, target(who), http_->scheme(), &error);
   if (!target_file_) say(absl::StrCat("no target file: ", error));
 }
 
@@ -56,8 +60,8 @@ void Outlet::write_textfile(double now, bool last) {
   if (!last && now < textfile_written_ + textfile_seconds_) return;
   textfile_written_ = now;
   std::string error;
-  const std::string text = textfile_page(registry_->Collect(), rank_);
-  const bool ok = replace_file(textfile_path(options_.textfile_dir, rank_), text, &error);
+  const std::string text = textfile_page(registry_->Collect(), who_);
+  const bool ok = replace_file(textfile_path(options_.textfile_dir, who_), text, &textfile_held_, &error);
   if (!ok && !textfile_failed_) say(absl::StrCat("no metrics textfile: ", error));
   textfile_failed_ = !ok;
 }

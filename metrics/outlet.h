@@ -48,7 +48,8 @@ class Outlet {
   bool textfile_failed_ = false;
   double textfile_written_ = 0;
   bool announced_ = false;
-  int rank_ = 0;
+  Identity who_;
+  HeldFile textfile_held_;
 };
 
 }  // namespace stepgate::metrics

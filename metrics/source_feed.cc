@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include "metrics/label.h"
+
 namespace stepgate::metrics {
 namespace {
 
@@ -195,7 +197,7 @@ void SourceFeed::poll_ranges(std::vector<Anomaly>& anomalies, bool last) {
 void SourceFeed::take_fresh_ranges(const std::vector<RangeRecord>& fresh) {
   std::map<std::string, GradStats> together;
   for (const RangeRecord& r : fresh) {
-    const std::string name = series_.buckets().admit(source_.range_name(r.range));
+    const std::string name = series_.buckets().admit(label_text(source_.range_name(r.range)));
     ledger_.claim(r);
     NonfiniteCounts counts;
     counts.n[r.phase] = {r.stats.inf, r.stats.nan};

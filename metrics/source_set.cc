@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <exception>
 
+#include "metrics/label.h"
+
 namespace stepgate::metrics {
 
 SourceSet::SourceSet(Registry& registry, std::size_t bucket_cap, const AnomalyThresholds& thresholds,
@@ -11,7 +13,7 @@ SourceSet::SourceSet(Registry& registry, std::size_t bucket_cap, const AnomalyTh
 
 void SourceSet::add(RecordSource& source) {
   const auto page = registry_.page_lock();
-  Gate& gate = gate_for(source.identity().gate);
+  Gate& gate = gate_for(label_text(source.identity().gate));
   entries_.push_back({&gate, std::make_unique<SourceFeed>(source, *gate.series, thresholds_, now_)});
   ++gate.live;
 }

@@ -77,6 +77,14 @@ class Reader {
     *out = v;
   }
 
+  // What it names is looked at where it is used: a file that is not there costs the page, not the gate.
+  void path(const char* name, std::string* out) {
+    const char* v = value(name);
+    if (v == nullptr) return;
+    if (!is_label_text(v)) return refuse(name, v);
+    *out = v;
+  }
+
   void folder(const char* name, std::string* out) {
     const char* v = value(name);
     if (v == nullptr) return;
@@ -213,6 +221,9 @@ void read_metrics(Reader& r, Configuration* c) {
   r.choice("STEPGATE_METRICS", kSwitch, &c->metrics);
   r.address("STEPGATE_METRICS_ADDR", &c->metrics_address);
   r.integer("STEPGATE_METRICS_PORT", 0, 65535, &c->metrics_port);
+  r.path("STEPGATE_METRICS_AUTH_FILE", &c->metrics_auth_file);
+  r.path("STEPGATE_METRICS_TLS_CERTIFICATE", &c->metrics_tls_certificate);
+  r.path("STEPGATE_METRICS_TLS_KEY", &c->metrics_tls_key);
   r.folder("STEPGATE_METRICS_TEXTFILE_DIR", &c->metrics_textfile_dir);
   r.folder("STEPGATE_METRICS_FILE_SD_DIR", &c->metrics_file_sd_dir);
   r.integer("STEPGATE_METRICS_BUCKETS", 1, 4096, &c->metrics_buckets);

@@ -50,6 +50,9 @@ struct Configuration : JobIdentity {
   bool metrics = true;
   std::string metrics_address = "127.0.0.1";
   std::uint64_t metrics_port = 19470;
+  std::string metrics_auth_file;
+  std::string metrics_tls_certificate;
+  std::string metrics_tls_key;
   std::string metrics_textfile_dir;
   std::string metrics_file_sd_dir;
   std::uint64_t metrics_buckets = 64;

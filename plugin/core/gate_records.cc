@@ -5,6 +5,7 @@
 #include <string>
 
 #include "plugin/core/gate.h"
+#include "plugin/core/host.h"
 
 namespace stepgate::gate {
 namespace {
@@ -40,6 +41,7 @@ metrics::Identity Gate::identity() const {
   id.rank = options_.rank;
   id.world = options_.world;
   id.local_rank = static_cast<int>(c.local_rank);
+  id.host = host_name();
   id.job_name = c.job_name;
   id.run_id = c.run_id;
   id.device = device_.name();

@@ -8,6 +8,7 @@
 
 #include "plugin/core/config_names.h"
 #include "plugin/core/gate_config.h"
+#include "plugin/core/host.h"
 #include "plugin/core/last_error.h"
 
 namespace stepgate::gate {
@@ -87,6 +88,10 @@ void Process::start_publisher_locked() {
   o.exposition.first_port = static_cast<std::uint16_t>(configuration_.metrics_port);
   o.exposition.local_rank = static_cast<int>(configuration_.local_rank);
   o.exposition.local_world = static_cast<int>(configuration_.local_world);
+  o.exposition.auth_file = configuration_.metrics_auth_file;
+  o.exposition.tls_certificate = configuration_.metrics_tls_certificate;
+  o.exposition.tls_key = configuration_.metrics_tls_key;
+  o.exposition.tls_folder = own_folder() + "/" + metrics::kTlsFolderName;
   o.exposition.textfile_dir = configuration_.metrics_textfile_dir;
   o.exposition.file_sd_dir = configuration_.metrics_file_sd_dir;
   o.bucket_cap = configuration_.metrics_buckets;

@@ -12,7 +12,13 @@
 namespace stepgate::metrics::test {
 namespace {
 
-TEST(Textfile, IsAWholePageWithTheRankOnEverySeries) {
+constexpr const char* kPageFile = "stepgate_charlm_run-7_rank3.prom";
+// A series of a textfile, whose labels stand in alphabetical order here.
+std::string of_rank(const std::string& family) {
+  return family + "{host=\"node-a\",job_name=\"charlm\",local_rank=\"1\",rank=\"3\",run_id=\"run-7\"}";
+}
+
+TEST(Textfile, IsAWholePageThatSaysOnEverySeriesWhoseItIs) {
   TempDir dir;
   double now = 1000;
   PublisherOptions options = quiet_options();
@@ -22,30 +28,35 @@ TEST(Textfile, IsAWholePageWithTheRankOnEverySeries) {
   FakeSource source;
   source.set_enforcing(true);
   source.push(applied(1));
-  const std::string path = dir.path() + "/stepgate_rank3.prom";
+  const std::string path = dir.path() + "/" + kPageFile;
   {
     Publisher publisher(std::move(options));
     publisher.add_source(&source);
     publisher.poll_once();
     EXPECT_EQ(publisher.url(), "");
     const std::string text = read_file(path);
-    EXPECT_EQ(sample(text, "stepgate_steps_total{rank=\"3\"}"), "1");
+    EXPECT_EQ(sample(text, of_rank("stepgate_steps_total")), "1");
     EXPECT_EQ(run_program({"promtool", "check", "metrics"}, text).output, "");
     for (const auto& [series, value] : samples(text)) {
-      EXPECT_NE(series.find("rank=\"3\""), std::string::npos) << series;
+      for (const char* label : {"{host=\"node-a\"", ",job_name=\"charlm\"", ",local_rank=\"1\"",
+                                ",rank=\"3\"", ",run_id=\"run-7\""}) {
+        const std::string wanted = label + (label[0] == '{' ? 1 : 0);
+        EXPECT_NE(series.find(wanted), std::string::npos) << series;
+        EXPECT_EQ(series.find(wanted), series.rfind(wanted)) << "twice in " << series;
+      }
     }
 
     source.push(applied(2));
     now += 4;
     publisher.poll_once();
-    EXPECT_EQ(sample(read_file(path), "stepgate_steps_total{rank=\"3\"}"), "1") << "not due yet";
+    EXPECT_EQ(sample(read_file(path), of_rank("stepgate_steps_total")), "1") << "not due yet";
     now += 2;
     publisher.poll_once();
-    EXPECT_EQ(sample(read_file(path), "stepgate_steps_total{rank=\"3\"}"), "2");
+    EXPECT_EQ(sample(read_file(path), of_rank("stepgate_steps_total")), "2");
     source.push(applied(3));
   }
-  EXPECT_EQ(sample(read_file(path), "stepgate_steps_total{rank=\"3\"}"), "3") << "the last numbers stay";
-  EXPECT_EQ(dir.files(), std::vector<std::string>{"stepgate_rank3.prom"}) << "no temporary file is left";
+  EXPECT_EQ(sample(read_file(path), of_rank("stepgate_steps_total")), "3") << "the last numbers stay";
+  EXPECT_EQ(dir.files(), std::vector<std::string>{kPageFile}) << "no temporary file is left";
 }
 
 ino_t inode(const std::string& path) {
@@ -58,10 +69,11 @@ TEST(Textfile, IsReplacedByRename) {
   TempDir dir;
   const std::string path = dir.path() + "/x.prom";
   std::string error;
-  ASSERT_TRUE(replace_file(path, "old\n", &error)) << error;
+  HeldFile held;
+  ASSERT_TRUE(replace_file(path, "old\n", &held, &error)) << error;
   std::ifstream reader(path);
   const ino_t before = inode(path);
-  ASSERT_TRUE(replace_file(path, "new\n", &error)) << error;
+  ASSERT_TRUE(replace_file(path, "new\n", &held, &error)) << error;
   EXPECT_NE(inode(path), before);
   std::string line;
   std::getline(reader, line);
@@ -83,7 +95,7 @@ TEST(Textfile, AFolderThatIsNotThereIsSaidOnceAndCostsNothingElse) {
   for (int i = 0; i < 3; ++i) publisher.poll_once();
   EXPECT_EQ(sample(publisher.page(), "stepgate_steps_total"), "1");
   ASSERT_EQ(said.size(), 1u);
-  EXPECT_NE(said[0].find("/nonexistent/folder/stepgate_rank3.prom"), std::string::npos) << said[0];
+  EXPECT_NE(said[0].find(std::string("/nonexistent/folder/") + kPageFile), std::string::npos) << said[0];
   publisher.remove_source(&source);
 }
 
@@ -134,7 +146,7 @@ TEST(TargetFileTest, NamesOfAnyKindMakeOneFileAndValidJson) {
   who.run_id = "";
   EXPECT_EQ(target_path("/d", who), "/d/stepgate_..-..-etc--x--y_none_rank0.json");
   who.host = "bad\xff";
-  const auto json = nlohmann::json::parse(target_json(who, "a:1"));
+  const auto json = nlohmann::json::parse(target_json(who, "a:1", "http"));
   EXPECT_EQ(json[0]["labels"]["job_name"], who.job_name);
 }
 

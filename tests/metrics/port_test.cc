@@ -115,7 +115,7 @@ TEST(Port, WhenSixtyFourAreTakenTheTextfile) {
   FakeSource source;
   opened.publisher->add_source(&source);
   opened.publisher->poll_once();
-  EXPECT_EQ(dir.files(), std::vector<std::string>{"stepgate_rank3.prom"});
+  EXPECT_EQ(dir.files(), std::vector<std::string>{"stepgate_charlm_run-7_rank3.prom"});
   opened.publisher->remove_source(&source);
 }
 

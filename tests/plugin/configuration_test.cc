@@ -79,6 +79,9 @@ const std::vector<Row>& rows() {
       {"STEPGATE_METRICS", {"on", "off"}, {"yes"}},
       {"STEPGATE_METRICS_ADDR", {"0.0.0.0", "localhost"}, {"garbage", "::1", "1.2.3", "300.1.1.1"}},
       {"STEPGATE_METRICS_PORT", {"0", "65535"}, {"-1", "65536", "http"}},
+      {"STEPGATE_METRICS_AUTH_FILE", {"/run/secrets/page", "not/there"}, {"two\nlines", "\xff"}},
+      {"STEPGATE_METRICS_TLS_CERTIFICATE", {"/etc/tls/tls.crt"}, {"\x01"}},
+      {"STEPGATE_METRICS_TLS_KEY", {"/etc/tls/tls.key"}, {"\x01"}},
       {"STEPGATE_METRICS_TEXTFILE_DIR", {"/tmp"}, {"/nonexistent/folder", "/proc/self/exe"}},
       {"STEPGATE_METRICS_FILE_SD_DIR", {"/tmp"}, {"/nonexistent/folder"}},
       {"STEPGATE_METRICS_BUCKETS", {"1", "4096"}, {"0", "4097"}},
@@ -172,6 +175,9 @@ TEST(Configuration, ValuesArriveWhereTheyBelong) {
                                 {"STEPGATE_ATTRIBUTION", "off"},
                                 {"STEPGATE_METRICS", "off"},
                                 {"STEPGATE_METRICS_PORT", "7"},
+                                {"STEPGATE_METRICS_AUTH_FILE", "/a"},
+                                {"STEPGATE_METRICS_TLS_CERTIFICATE", "/c"},
+                                {"STEPGATE_METRICS_TLS_KEY", "/k"},
                                 {"STEPGATE_ANOMALY_SKIPS_IN_ROW", "4"},
                                 {"STEPGATE_ANOMALY_FLOOR_WINDOW", "20"},
                                 {"STEPGATE_ANOMALY_UNDERFLOW_JUMP", "0.5"},
@@ -188,6 +194,9 @@ TEST(Configuration, ValuesArriveWhereTheyBelong) {
   EXPECT_EQ(c.attribution, Attribution::kOff);
   EXPECT_FALSE(c.metrics);
   EXPECT_EQ(c.metrics_port, 7u);
+  EXPECT_EQ(c.metrics_auth_file, "/a");
+  EXPECT_EQ(c.metrics_tls_certificate, "/c");
+  EXPECT_EQ(c.metrics_tls_key, "/k");
   EXPECT_EQ(c.anomaly_skips_in_row, 4u);
   EXPECT_EQ(c.anomaly_floor_window, 20u);
   EXPECT_EQ(c.anomaly_underflow_jump, 0.5);
@@ -253,8 +262,8 @@ TEST(Configuration, TableAndReaderNameTheSameVariables) {
   const std::string source = text.str();
   std::set<std::string> read_names = {"STEPGATE_CONFIG"}, table_names;
   EXPECT_NE(source.find("kFileVariable[] = \"STEPGATE_CONFIG\""), std::string::npos);
-  for (const std::string call : {"r.label(\"", "r.address(\"", "r.folder(\"", "r.number(\"", "r.integer(\"",
-                                 "r.choice(\"", "r.rule(\""}) {
+  for (const std::string call : {"r.label(\"", "r.address(\"", "r.path(\"", "r.folder(\"", "r.number(\"",
+                                 "r.integer(\"", "r.choice(\"", "r.rule(\""}) {
     for (std::size_t at = source.find(call); at != std::string::npos; at = source.find(call, at + 1)) {
       const std::size_t name = at + call.size();
       const std::string read_name = source.substr(name, source.find('"', name) - name);

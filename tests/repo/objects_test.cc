@@ -5,6 +5,7 @@
 #include <functional>
 #include <set>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "tests/repo/source_tree.h"
@@ -143,6 +144,31 @@ TEST(Objects, HostNcclStandsAlone) {
   const std::filesystem::path file = STEPGATE_HOSTNCCL_FILE;
   EXPECT_EQ(file.filename(), "libnccl.so.2");
   EXPECT_EQ(file.parent_path().filename(), "hostnccl") << file;
+}
+#endif
+
+#ifdef STEPGATE_TLS_SSL_FILE
+std::string soname(const std::string& file) {
+  const std::string text = run_command("readelf -dW '" + file + "'");
+  const std::size_t open = text.find('[', text.find("(SONAME)"));
+  return text.substr(open + 1, text.find(']', open) - open - 1);
+}
+
+// The HTTP server opens them by these names, and none may be found by anybody else who searches lib/.
+TEST(Objects, TlsLibrariesStandForOpenSsl) {
+  for (const auto& [file, name, real] :
+       {std::tuple{STEPGATE_TLS_SSL_FILE, "libssl.so", "libssl.so.3"},
+        std::tuple{STEPGATE_TLS_CRYPTO_FILE, "libcrypto.so", "libcrypto.so.3"}}) {
+    EXPECT_EQ(soname(file), name);
+    EXPECT_EQ(std::filesystem::path(file).parent_path().filename(), "stepgate_tls") << file;
+    const Names needed = needed_objects(file);
+    EXPECT_TRUE(std::set<std::string>(needed.begin(), needed.end()).contains(real)) << file << joined(needed);
+    expect_not_linked(file);
+  }
+  const Names exported = exported_symbols(STEPGATE_TLS_SSL_FILE);
+  EXPECT_EQ(std::set<std::string>(exported.begin(), exported.end()),
+            (std::set<std::string>{"SSL_get_peer_certificate", "stepgate_tls_close", "stepgate_tls_open"}));
+  EXPECT_EQ(exported_symbols(STEPGATE_TLS_CRYPTO_FILE), Names{"stepgate_tls_crypto"});
 }
 #endif
 

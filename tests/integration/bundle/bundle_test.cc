@@ -112,6 +112,47 @@ TEST_F(Bundle, JobOfTwoRanksNeedsNothingFromOutside) {
   }
 }
 
+// A page over TLS, whose server asks for OpenSSL under names that are not in the bundle's lib.
+TEST_F(Bundle, PageOverTlsNeedsNothingFromOutside) {
+  const Outcome made = run({"openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256",
+                            "-nodes", "-subj", "/CN=x", "-keyout", at("page.key"), "-out", at("page.crt")});
+  ASSERT_EQ(made.status, 0) << made.err;
+  const Outcome o = run_inside({at("bin/stepgate"),
+                                "run",
+                                "-n",
+                                "1",
+                                "--nccl",
+                                "host",
+                                "--mode",
+                                "enforce",
+                                "--set",
+                                "STEPGATE_METRICS_PORT=0",
+                                "--set",
+                                "STEPGATE_METRICS_TLS_CERTIFICATE=" + at("page.crt").string(),
+                                "--set",
+                                "STEPGATE_METRICS_TLS_KEY=" + at("page.key").string(),
+                                "--",
+                                at("bin/charlm"),
+                                "--steps",
+                                "5",
+                                "--hidden",
+                                "24",
+                                "--batch",
+                                "8",
+                                "--json",
+                                at("report")});
+  EXPECT_EQ(o.status, 0) << o.out << o.err;
+  std::ifstream file(at("report.rank0"));
+  const json report = json::parse(file, nullptr, false);
+  ASSERT_TRUE(report.is_object());
+  EXPECT_TRUE(report.value("metrics", "").starts_with("https://")) << report.value("metrics", "");
+  expect_nothing_from_outside();
+  for (const char* name :
+       {"lib/stepgate_tls/libssl.so", "lib/stepgate_tls/libcrypto.so", "lib/libssl.so.3"}) {
+    expect_loaded(name);
+  }
+}
+
 // The loader would split such a path, and the job would run without the plugin.
 TEST_F(Bundle, FolderWithASpaceIsRefused) {
   const fs::path spaced = at("").parent_path().parent_path() / "two words";
