@@ -224,6 +224,7 @@ class Gate final : public metrics::RecordSource {
   Used* used_locked(device::Stream s) noexcept;
   bool use_stream_locked(device::Stream s) noexcept;
   void mark_stream_locked(device::Stream s) noexcept;
+  void after_last_scan_locked(Range& r, device::Stream s) noexcept;
   bool same_capture_locked(const char* function, device::CaptureState state, stepgate_status* why) const;
   void abandon_recording() noexcept;
   bool join_streams_locked(device::Stream s) noexcept;

@@ -128,6 +128,7 @@ void Gate::before(const Reduction& op) noexcept {
   }
   const auto start = Clock::now();
   attribute(op, w);
+  if (w == Window::kStep) mark_stream_locked(op.stream);
   scan_seconds_ += seconds_since(start);
 }
 
@@ -172,6 +173,7 @@ bool Gate::attribute_range(std::uint32_t id, std::ptrdiff_t shift, device::Strea
     counters_.bytes(ScanPhase::kLocal, seg.count * element_size(r.spec.type));
   }
   r.graph = r.graph || w == Window::kGraph || capturing_;
+  if (w == Window::kStep) after_last_scan_locked(r, s);
   RangeSlot& slot = slots_.get()[kAnonymousSlots + id];
   device::Scan job;
   job.segments = shifted_;
@@ -273,6 +275,7 @@ void Gate::cover(const Reduction& op, Window w) noexcept {
     const bool recorded = w == Window::kGraph || capturing_;
     captured_ = captured_ || recorded;
     r.graph = r.graph || recorded;
+    if (w == Window::kStep) after_last_scan_locked(r, op.stream);
     const bool scanned = scan_reduced(h.id, op.stream);
     if (w == Window::kStep) r.covered = scanned;
   }

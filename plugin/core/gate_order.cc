@@ -113,6 +113,25 @@ void Gate::mark_stream_locked(device::Stream s) noexcept {
   }
 }
 
+// Two scans of one range write to one place: the second comes after the first, whatever their streams are.
+void Gate::after_last_scan_locked(Range& r, device::Stream s) noexcept {
+  if (device_.immediate() || phase_ != Phase::kOpen) return;
+  const bool elsewhere = r.scanned && r.scanned_on != s;
+  const device::Stream before = r.scanned_on;
+  r.scanned = true;
+  r.scanned_on = s;
+  if (!elsewhere) return;
+  bool ordered = true;
+  if (before == step_stream_) {
+    ordered = device_.record(before, ordered_) == Code::kOk && device_.wait(s, ordered_) == Code::kOk;
+  }
+  for (std::size_t i = 0; i < used_count_; ++i) {
+    const Used& u = used_[i];
+    if (u.marked && u.stream == before) ordered = device_.wait(s, u.mark) == Code::kOk && ordered;
+  }
+  if (!ordered) failed_ = true;
+}
+
 // Everything of the step that other streams carry comes before what is enqueued on s from here on.
 bool Gate::join_streams_locked(device::Stream s) noexcept {
   if (device_.immediate()) return true;

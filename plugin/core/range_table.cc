@@ -135,6 +135,7 @@ void RangeTable::begin_step() {
     r.reduced = false;
     r.touched = false;
     r.unscaled = false;
+    r.scanned = false;
   }
 }
 

@@ -37,6 +37,8 @@ struct Range {
   bool attributed = false;  // its local scan of the open step is in its slot
   bool reduced = false;     // a reduction of the open step wrote it
   bool touched = false;     // a call of the open step wrote it: what a replay scanned is not the last word
+  bool scanned = false;     // in the open step, last on scanned_on
+  device::Stream scanned_on = nullptr;
   bool unscaled = false;    // its elements have been multiplied in the open step (unscale = in_hook)
   bool graph = false;       // a captured graph holds scans into its slot, and may run them at any time
   std::uint64_t since = 0;  // the first step it may be part of

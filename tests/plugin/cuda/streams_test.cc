@@ -48,6 +48,92 @@ TEST(CudaStreams, ALocalNanElsewhereIsNamed) {
   });
 }
 
+// From one buffer into another, with no declared result behind it: still part of the step.
+ncclResult_t reduce_into(CudaRank& r, OpKind kind, int from, int to, device::Stream s) {
+  Reduction op = r.reduction(from, s);
+  op.kind = kind;
+  op.recv = kind == OpKind::kReduce && r.rank() != 0 ? nullptr : r.buffer(to);
+  r.gate().before(op);
+  const ncclResult_t code = r.nccl().all_reduce(r.rank(), op.send, r.buffer(to), op.count, op.type, s);
+  r.gate().after(op, stepgate::Outcome::kLaunched);
+  return code;
+}
+
+TEST(CudaStreams, WhatIsSentElsewhereIsReadBeforeTheEnd) {
+  CudaWorld world({.ranks = 2, .max_delay_us = kDelay});
+  world.run([](CudaRank& r) {
+    r.declare("sent", {0}, [](gate::RangeSpec& s) { s.result = false; });
+    r.declare("result", {2});
+    ASSERT_EQ(r.activate(), STEPGATE_OK) << gate::last_error();
+    for (int i = 0; i < 6; ++i) {
+      r.begin();
+      r.fill(0, {i % 2 == 1 && r.rank() == 1 ? NAN : 1.0f}, 0, r.side_stream());
+      reduce_into(r, OpKind::kAllReduce, 0, 1, r.side_stream());
+      r.fill(2, {1});
+      r.reduce(2);
+      const CudaStep s = r.end_and_wait();
+      EXPECT_EQ(s.decision.skip, i % 2) << "step " << i + 1 << s.error;
+      EXPECT_EQ(s.decision.offender, i % 2 == 1 ? 1 : STEPGATE_RANK_UNKNOWN) << "step " << i + 1;
+    }
+  });
+}
+
+// One range of a rank in two reductions, on streams that nobody has tied together.
+TEST(CudaStreams, ARangeThatTwoStreamsSendIsCountedRight) {
+  CudaWorld world({.ranks = 2, .max_delay_us = kDelay});
+  world.run([](CudaRank& r) {
+    r.declare("sent", {0}, [](gate::RangeSpec& s) { s.result = false; });
+    r.declare("result", {1, 2});
+    ASSERT_EQ(r.activate(), STEPGATE_OK) << gate::last_error();
+    for (int i = 0; i < 6; ++i) {
+      r.begin();
+      r.fill(0, {1, i % 2 == 1 && r.rank() == 0 ? INFINITY : 1.0f});
+      r.sync(r.stream());
+      reduce_into(r, OpKind::kAllReduce, 0, 1, r.side_stream());
+      reduce_into(r, OpKind::kAllReduce, 0, 2, r.stream());
+      reduce_into(r, OpKind::kAllReduce, 0, 3, r.side_stream());
+      const CudaStep s = r.end_and_wait();
+      EXPECT_EQ(s.decision.skip, i % 2) << "step " << i + 1 << s.error;
+      EXPECT_EQ(s.decision.offender, i % 2 == 1 ? 0 : STEPGATE_RANK_UNKNOWN) << "step " << i + 1;
+      std::vector<stepgate_offender> list(8);
+      std::size_t count = list.size();
+      ASSERT_EQ(r.gate().offenders(list.data(), &count), STEPGATE_OK);
+      ASSERT_EQ(count, r.rank() == 0 ? static_cast<std::size_t>(i + 1) / 2 : 0u);
+      if (count != 0) {
+        EXPECT_EQ(list[count - 1].inf, 1u);
+        EXPECT_STREQ(list[count - 1].parameter, "sent.0");
+      }
+    }
+  });
+}
+
+// The result is on the root alone; the other rank tells what it sent.
+TEST(CudaStreams, AReduceIsReadOnItsRoot) {
+  CudaWorld world({.ranks = 2, .max_delay_us = kDelay});
+  world.run([](CudaRank& r) {
+    r.declare("sent", {0}, [](gate::RangeSpec& s) { s.result = false; });
+    if (r.rank() == 0) {
+      r.declare("result", {1});
+    }
+    ASSERT_EQ(r.activate(), STEPGATE_OK) << gate::last_error();
+    for (int i = 0; i < 4; ++i) {
+      r.begin();
+      r.fill(0, {i % 2 == 1 && r.rank() == 1 ? NAN : 32768.0f}, 0, r.side_stream());
+      reduce_into(r, OpKind::kReduce, 0, 1, r.side_stream());
+      const CudaStep s = r.end_and_wait();
+      EXPECT_EQ(s.decision.skip, i % 2) << "step " << i + 1 << s.error;
+      EXPECT_EQ(s.decision.offender, i % 2 == 1 ? 1 : STEPGATE_RANK_UNKNOWN) << "step " << i + 1;
+      if (i == 0) {
+        EXPECT_EQ(s.decision.norm, 1);
+      }
+      if (i == 2) {
+        EXPECT_EQ(s.decision.norm, 2);
+      }
+    }
+    EXPECT_EQ(r.gate().counters().ranges_missing, 0u);
+  });
+}
+
 // What no hook saw is read after what the other streams carry.
 TEST(CudaStreams, ARangeThatIsNotFinalIsReadAfterItsReduction) {
   CudaWorld world({.ranks = 2, .max_delay_us = kDelay});
