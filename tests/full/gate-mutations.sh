@@ -117,6 +117,10 @@ mutate a-failed-join-counts-for-nothing plugin/core/gate_step.cc 's/if \(!join_s
 shim=plugin/shim/forward.cc
 mutate scan-before-the-group-ends "$shim" 's/group\.depth == 0 \|\| result != ncclSuccess/true/' \
   shim_hooks_test '*Group*'
+mutate what-is-sent-elsewhere-is-not-joined "$hooks" 's/  if \(w == Window::kStep\) mark_stream_locked\(op\.stream\);\n  scan_seconds_ \+= seconds_since\(start\);\n\}\n\nvoid Gate::attribute\(/}\n\nvoid Gate::attribute(/' \
+  gate_cuda_test 'CudaStreams.AReduceIsReadOnItsRoot'
+mutate two-scans-of-a-range-race "$hooks" 's/  if \(w == Window::kStep\) after_last_scan_locked\(r, s\);\n//' \
+  gate_cuda_test 'CudaGateAccount.ASecondScanOfARangeWaitsForTheFirstOnAnotherStream'
 mutate unscaled-twice plugin/core/gate_scan.cc 's/unscaling_ && !r\.unscaled/unscaling_/' \
   gate_test 'InHook.ASecondReductionInTheStepIsSkippedByAll'
 mutate a-second-reduction-is-no-veto plugin/core/gate_scan.cc 's/if \(!r\.unscaled\) return;/return;/' \

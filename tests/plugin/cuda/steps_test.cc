@@ -296,6 +296,30 @@ TEST(CudaGateAccount, TheTailIsTwoLaunchesAndTheExchange) {
   });
 }
 
+// Both write to one place, and the job has tied their streams together in no way.
+TEST(CudaGateAccount, ASecondScanOfARangeWaitsForTheFirstOnAnotherStream) {
+  CudaWorld world({.ranks = 1});
+  world.run([&](CudaRank& r) {
+    r.declare("sent", {0}, [](gate::RangeSpec& s) { s.result = false; });
+    r.declare("result", {3});
+    ASSERT_EQ(r.activate(), STEPGATE_OK) << gate::last_error();
+    const auto waits = [&r](device::Stream s) {
+      Reduction op = r.reduction(0, s);
+      op.recv = r.buffer(1);
+      r.standin().control().forget_calls();
+      r.gate().before(op);
+      return tally(r.standin())["cuStreamWaitEvent"];
+    };
+    r.begin();
+    EXPECT_EQ(waits(r.side_stream()), 1) << "for the step's begin";
+    EXPECT_EQ(waits(r.side_stream()), 0);
+    EXPECT_EQ(waits(r.stream()), 1);
+    EXPECT_EQ(waits(r.stream()), 0);
+    EXPECT_EQ(waits(r.side_stream()), 1);
+    EXPECT_TRUE(r.end_and_wait().applies());
+  });
+}
+
 // What no hook covered is read in one pass, not one range at a time.
 TEST(CudaGateAccount, MissingRangesAreOnePass) {
   CudaWorld world({.ranks = 1});
