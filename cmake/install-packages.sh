@@ -24,10 +24,11 @@ build_packages=(
   prometheus-cpp-dev libcurl4-openssl-dev zlib1g-dev libssl-dev
 )
 # The package prometheus is there for promtool, and tests start the server on a folder of their own; its
-# service is neither started nor enabled. openssl makes certificates for tests.
+# service is neither started nor enabled. openssl makes certificates for tests. Open MPI is what hostnccl is
+# compared with.
 test_packages=(
   git libgtest-dev libbenchmark-dev libboost-context-dev prometheus clang-format clang-tidy shellcheck procps curl patchelf
-  openssl
+  openssl libopenmpi-dev openmpi-bin
 )
 full_packages=(gcovr valgrind python3-venv)
 

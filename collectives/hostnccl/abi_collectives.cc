@@ -5,30 +5,25 @@
 #include "collectives/hostnccl/comm_config.h"
 #include "collectives/hostnccl/edge.h"
 #include "collectives/hostnccl/memory_place.h"
+#include "collectives/hostnccl/self_messages.h"
 #include "collectives/hostnccl/stream_copy.h"
 
 namespace stepgate::hostnccl {
 namespace {
 
-// Without loading the value as its enumeration: C callers may pass any number.
-template <typename Enumeration>
-int number(const Enumeration& value) noexcept {
-  static_assert(sizeof value == sizeof(int));
-  int result = 0;
-  std::memcpy(&result, &value, sizeof result);
-  return result;
-}
-
 // NCCL drops what has no elements, and copies at once where there is one rank, in a group too.
-Outcome submit(ncclComm_t handle, const Request& request, cudaStream_t stream) {
+Outcome submit(ncclComm_t handle, Request request, cudaStream_t stream) {
   return with_comm(handle, [&](const std::shared_ptr<Communicator>& comm) {
+    if (Outcome o = comm->red_ops().resolve(&request); !o.ok()) return o;
     if (Outcome o = check(request, comm->rank(), comm->size()); !o.ok()) return o;
     if (Outcome o = comm->ready(); !o.ok()) return o;
     if (request.count == 0) return success();
-    Call call{comm, request, {}, stream};
+    Call call{comm, request, {}, stream, false};
     const Cuda* cuda = Library::of_this_process().cuda();
     if (Outcome o = place_of(cuda, request, comm->rank(), comm->size(), &call.place); !o.ok()) return o;
-    if (call.place.device() && comm->size() == 1) return copy_on_stream(call);
+    if (Outcome o = place_of_scalar(cuda, request, call.place, &call.scalar_on_device); !o.ok()) return o;
+    const bool copies = comm->size() == 1 && !request.premul.used() && !is_self_message(call);
+    if (call.place.device() && copies) return copy_on_stream(call);
     return group_of_this_thread().submit(std::move(call));
   });
 }
@@ -81,6 +76,36 @@ STEPGATE_NCCL_API(ncclResult_t, ncclReduce, const void* sendbuff, void* recvbuff
                   ncclDataType_t datatype, ncclRedOp_t op, int root, ncclComm_t comm, cudaStream_t stream) {
   return collective(comm, stream,
                     {Collective::kReduce, sendbuff, recvbuff, count, number(datatype), number(op), root});
+}
+
+STEPGATE_NCCL_API(ncclResult_t, ncclGather, const void* sendbuff, void* recvbuff, size_t count,
+                  ncclDataType_t datatype, int root, ncclComm_t comm, cudaStream_t stream) {
+  return collective(comm, stream,
+                    {Collective::kGather, sendbuff, recvbuff, count, number(datatype), ncclSum, root});
+}
+
+STEPGATE_NCCL_API(ncclResult_t, ncclScatter, const void* sendbuff, void* recvbuff, size_t count,
+                  ncclDataType_t datatype, int root, ncclComm_t comm, cudaStream_t stream) {
+  return collective(comm, stream,
+                    {Collective::kScatter, sendbuff, recvbuff, count, number(datatype), ncclSum, root});
+}
+
+STEPGATE_NCCL_API(ncclResult_t, ncclAlltoAll, const void* sendbuff, void* recvbuff, size_t count,
+                  ncclDataType_t datatype, ncclComm_t comm, cudaStream_t stream) {
+  return collective(comm, stream,
+                    {Collective::kAlltoAll, sendbuff, recvbuff, count, number(datatype), ncclSum, 0});
+}
+
+STEPGATE_NCCL_API(ncclResult_t, ncclSend, const void* sendbuff, size_t count, ncclDataType_t datatype,
+                  int peer, ncclComm_t comm, cudaStream_t stream) {
+  return collective(comm, stream,
+                    {Collective::kSend, sendbuff, nullptr, count, number(datatype), ncclSum, peer});
+}
+
+STEPGATE_NCCL_API(ncclResult_t, ncclRecv, void* recvbuff, size_t count, ncclDataType_t datatype, int peer,
+                  ncclComm_t comm, cudaStream_t stream) {
+  return collective(comm, stream,
+                    {Collective::kRecv, nullptr, recvbuff, count, number(datatype), ncclSum, peer});
 }
 
 STEPGATE_NCCL_API(ncclResult_t, ncclGroupStart, void) {

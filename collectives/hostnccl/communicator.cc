@@ -7,16 +7,6 @@
 namespace stepgate::hostnccl {
 namespace {
 
-static_assert(int{SGT_INT8} == int{ncclInt8} && int{SGT_UINT8} == int{ncclUint8} &&
-                  int{SGT_INT32} == int{ncclInt32} && int{SGT_UINT32} == int{ncclUint32} &&
-                  int{SGT_INT64} == int{ncclInt64} && int{SGT_UINT64} == int{ncclUint64} &&
-                  int{SGT_FLOAT16} == int{ncclFloat16} && int{SGT_FLOAT32} == int{ncclFloat32} &&
-                  int{SGT_FLOAT64} == int{ncclFloat64} && int{SGT_BFLOAT16} == int{ncclBfloat16},
-              "the types are cast below: give transport.h NCCL's numbers again, or write a switch");
-static_assert(int{SGT_SUM} == int{ncclSum} && int{SGT_PROD} == int{ncclProd} &&
-                  int{SGT_MAX} == int{ncclMax} && int{SGT_MIN} == int{ncclMin} &&
-                  int{SGT_AVG} == int{ncclAvg},
-              "the operators are cast below: give transport.h NCCL's numbers again, or write a switch");
 static_assert(sizeof(sgt_unique_id) == sizeof(ncclUniqueId), "the id is handed on as it is");
 
 sgt_options options_of(const Config& config) {
@@ -25,11 +15,6 @@ sgt_options options_of(const Config& config) {
   options.timeout_seconds = config.timeout_seconds;
   options.transports = config.transport.c_str();
   return options;
-}
-
-void copy_alone(const Request& request) {
-  if (request.send == request.recv) return;
-  std::memcpy(request.recv, request.send, request.count * element_size(request.type));
 }
 
 }  // namespace
@@ -147,41 +132,14 @@ Outcome Communicator::start(const Request& request, Operation* operation) {
   if (Outcome o = usable(); !o.ok()) return o;
   if (request.count == 0) return success();
   if (size_ == 1) {
-    copy_alone(request);
+    run_alone(request);
     return success();
   }
   sgt_error error = no_error();
-  const sgt_status status = launch(request, operation, &error);
+  const sgt_status status = start_operation(*table_, world_, rank_, size_, request, operation, &error);
   if (status == SGT_OK || status == SGT_IN_PROGRESS) return success();
   operation->op = nullptr;
   return translate(status, error);
-}
-
-sgt_status Communicator::launch(const Request& r, Operation* operation, sgt_error* error) {
-  const auto type = static_cast<sgt_type>(r.type);
-  const auto reduction = static_cast<sgt_reduction>(r.op);
-  sgt_op** op = &operation->op;
-  switch (r.kind) {
-    case Collective::kAllReduce:
-      return table_->allreduce(world_, r.send, r.recv, r.count, type, reduction, op, error);
-    case Collective::kReduceScatter:
-      return table_->reduce_scatter(world_, r.send, r.recv, r.count, type, reduction, op, error);
-    case Collective::kAllGather: return table_->allgather(world_, r.send, r.recv, r.count, type, op, error);
-    case Collective::kBroadcast: {
-      // Only the root's send buffer means anything; the others may pass what they like.
-      const void* send = r.root == rank_ ? r.send : r.recv;
-      return table_->broadcast(world_, send, r.recv, r.count, type, r.root, op, error);
-    }
-    case Collective::kReduce: {
-      void* recv = r.recv;
-      if (r.root != rank_) {
-        operation->scratch.resize(r.count * element_size(r.type));
-        recv = operation->scratch.data();
-      }
-      return table_->allreduce(world_, r.send, recv, r.count, type, reduction, op, error);
-    }
-  }
-  return SGT_INVALID;
 }
 
 Outcome Communicator::progress(const Operation& operation) {

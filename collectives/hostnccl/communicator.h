@@ -24,18 +24,14 @@
 #include "collectives/hostnccl/config.h"
 #include "collectives/hostnccl/job.h"
 #include "collectives/hostnccl/outcome.h"
+#include "collectives/hostnccl/red_ops.h"
 #include "collectives/hostnccl/request.h"
 #include "collectives/hostnccl/staging.h"
+#include "collectives/hostnccl/start_operation.h"
 #include "collectives/hostnccl/status.h"
 #include "collectives/ucx/transport.h"
 
 namespace stepgate::hostnccl {
-
-// One started collective. Released by Communicator::finish, or with the world.
-struct Operation {
-  sgt_op* op = nullptr;            // NULL: already complete
-  std::vector<std::byte> scratch;  // receives what a rank other than the root of a reduce throws away
-};
 
 class Communicator {
  public:
@@ -87,6 +83,9 @@ class Communicator {
   // Until nothing of it lies on a stream any more; ncclSystemError at the deadline.
   Outcome wait_until_idle();
 
+  // The operators that the program made on it. Any thread.
+  RedOps& red_ops() noexcept { return red_ops_; }
+
   std::mutex& use() noexcept { return use_; }
   // The four below: use() is held by the caller.
   Outcome start(const Request& request, Operation* operation);
@@ -98,7 +97,6 @@ class Communicator {
  private:
   Communicator(const sgt_table* table, int rank, int size, Config config);
 
-  sgt_status launch(const Request& request, Operation* operation, sgt_error* error);
   Outcome barrier();
   Outcome translate(sgt_status status, const sgt_error& error);
   Outcome refused_locked() const;
@@ -111,6 +109,7 @@ class Communicator {
   const int rank_;
   const int size_;
   const Config config_;
+  RedOps red_ops_;
 
   std::mutex use_;  // the transport wants one thread at a time in a world
 

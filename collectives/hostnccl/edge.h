@@ -46,6 +46,15 @@ ncclResult_t edge(Body body) noexcept {
   }
 }
 
+// Without loading the value as its enumeration: C callers may pass any number.
+template <typename Enumeration>
+int number(const Enumeration& value) noexcept {
+  static_assert(sizeof value == sizeof(int));
+  int result = 0;
+  std::memcpy(&result, &value, sizeof result);
+  return result;
+}
+
 inline Outcome require(const void* pointer, const char* name) {
   return pointer != nullptr ? success() : invalid_argument(std::string(name) + " is NULL");
 }

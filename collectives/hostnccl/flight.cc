@@ -8,6 +8,8 @@
 #include <mutex>
 #include <thread>
 
+#include "collectives/hostnccl/self_messages.h"
+
 namespace stepgate::hostnccl {
 namespace {
 
@@ -48,6 +50,7 @@ class Flight {
 
   void start(const std::vector<Call>& calls) {
     Communicators stopped;
+    copy_self_messages(calls);
     for (std::size_t i = 0; i < calls.size(); ++i) {
       start_one(calls[i], &flights_[i], &stopped);
     }
@@ -78,7 +81,10 @@ class Flight {
       flight->outcome = invalid_usage("not started: an earlier operation of the group failed");
       return;
     }
-    if (Outcome o = flight->comm->start(call.request, &flight->operation); !o.ok()) {
+    Outcome o = is_self_message(call) ? flight->comm->usable()
+                                      : flight->comm->start(call.request, &flight->operation);
+    if (is_self_message(call) && o.ok()) flight->outcome = success();
+    if (!o.ok()) {
       o.message = std::string(name_of(call.request.kind)) + ": " + o.message;
       flight->outcome = std::move(o);
       stopped->push_back(flight->comm);

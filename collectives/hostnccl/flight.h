@@ -1,4 +1,4 @@
-// A batch of collectives that are in flight together: one outside a group, many at its end.
+// A batch of operations that are in flight together: one outside a group, many at its end.
 //
 //   std::vector<Call> calls = ...;     // on memory that this thread may read and write
 //   Outcome o = fly(calls);
@@ -28,6 +28,7 @@ struct Call {
   Request request;
   Place place = {};
   cuda::Stream stream = nullptr;  // means nothing for the host's memory
+  bool scalar_on_device = false;  // where request.premul.pointer leads
 };
 
 std::vector<std::shared_ptr<Communicator>> communicators_of(const std::vector<Call>& calls);

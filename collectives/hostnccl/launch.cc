@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "collectives/hostnccl/job.h"
+#include "collectives/hostnccl/self_messages.h"
 #include "collectives/hostnccl/stream_flight.h"
 
 namespace stepgate::hostnccl {
@@ -32,6 +33,7 @@ Outcome fly_in_order(const std::vector<Call>& calls) {
 
 Outcome launch_now(const std::vector<Call>& calls) {
   if (Outcome o = check_places(calls); !o.ok()) return o;
+  if (Outcome o = check_self_messages(calls); !o.ok()) return o;
   return calls.front().place.device() ? StreamFlight::enqueue(calls) : fly_in_order(calls);
 }
 

@@ -13,6 +13,7 @@
 #include <sys/types.h>
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -51,6 +52,10 @@ class Library {
   bool retire(ncclComm_t handle);
   // The driver that the process has loaded; NULL: none so far.
   const Cuda* cuda() { return cuda_loader_.find(); }
+  // The transport, loaded at first need, also where one rank alone would need none.
+  Outcome load_transport(const sgt_table** table) { return loader_.load(table); }
+  // Numbers of operators are given out once in a process: one of another communicator is unknown.
+  int next_red_op() noexcept { return next_red_op_++; }
   // Frees what a destroyed communicator had on its device. What still lies on streams after two seconds is
   // freed by a later call, once it has ended.
   void bury(std::shared_ptr<Staging> staging);
@@ -69,6 +74,7 @@ class Library {
   const pid_t pid_;
   TransportLoader loader_;
   CudaLoader cuda_loader_;
+  std::atomic<int> next_red_op_{ncclNumOps};
   mutable std::mutex mutex_;  // guards what follows
   std::deque<ncclComm> handles_;
   std::unordered_map<const ncclComm*, std::shared_ptr<Communicator>> alive_;

@@ -50,4 +50,17 @@ Outcome place_of(const Cuda* cuda, const Request& request, int rank, int size, P
                           (recv.device() ? "device" : "host") + " memory; allowed: both the same");
 }
 
+Outcome place_of_scalar(const Cuda* cuda, const Request& request, const Place& buffers, bool* on_device) {
+  *on_device = false;
+  if (cuda == nullptr || request.premul.pointer == nullptr || !request.premul.used()) return success();
+  Place place;
+  if (Outcome o = place_of_pointer(*cuda, request.premul.pointer, &place); !o.ok()) return o;
+  *on_device = place.device();
+  if (!place.device() || buffers.device()) return success();
+  return invalid_argument(
+      std::string(name_of(request.kind)) +
+      ": the operator's scalar is device memory and the buffers are host memory; allowed: "
+      "host memory, or ncclScalarHostImmediate");
+}
+
 }  // namespace stepgate::hostnccl

@@ -24,4 +24,9 @@ struct Place {
 // ncclUnhandledCudaError where the driver fails.
 Outcome place_of(const Cuda* cuda, const Request& request, int rank, int size, Place* place);
 
+// Whether the scalar of the request's operator, if it has one that is read when the collective runs, is a
+// device's. ncclInvalidArgument where it is and the buffers are the host's: nothing there could read it in
+// time.
+Outcome place_of_scalar(const Cuda* cuda, const Request& request, const Place& buffers, bool* on_device);
+
 }  // namespace stepgate::hostnccl

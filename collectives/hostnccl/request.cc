@@ -6,12 +6,18 @@
 namespace stepgate::hostnccl {
 namespace {
 
-bool reduces(Collective kind) noexcept {
-  return kind == Collective::kAllReduce || kind == Collective::kReduceScatter || kind == Collective::kReduce;
+bool has_root(Collective kind) noexcept {
+  switch (kind) {
+    case Collective::kAllReduce:
+    case Collective::kReduceScatter:
+    case Collective::kAllGather:
+    case Collective::kAlltoAll: return false;
+    default: return true;
+  }
 }
 
-bool has_root(Collective kind) noexcept {
-  return kind == Collective::kBroadcast || kind == Collective::kReduce;
+bool is_message(Collective kind) noexcept {
+  return kind == Collective::kSend || kind == Collective::kRecv;
 }
 
 std::string label(const Request& request, const char* argument) {
@@ -21,24 +27,23 @@ std::string label(const Request& request, const char* argument) {
 Outcome check_type(const Request& request) {
   const int type = request.type;
   if (element_size(request.type) != 0) return success();
-  if (type >= 0 && type < ncclNumTypes) {
-    return invalid_usage(label(request, "datatype") + std::to_string(type) +
-                         " (fp8) is not offered on host memory; offered: 0 to 9");
-  }
-  return invalid_argument(label(request, "datatype") + std::to_string(type) + " is unknown; allowed: 0 to 9");
+  return invalid_argument(label(request, "datatype") + std::to_string(type) +
+                          " is unknown; allowed: 0 to 11");
 }
 
 Outcome check_operator(const Request& request) {
   const int op = request.op;
   if (!reduces(request.kind) || (op >= 0 && op < ncclNumOps)) return success();
   return invalid_argument(label(request, "op") + std::to_string(op) +
-                          " is unknown; allowed: 0 to 4 (sum, prod, max, min, avg)");
+                          " is unknown; allowed: 0 to 4 (sum, prod, max, min, avg), or one that "
+                          "ncclRedOpCreatePreMulSum has made");
 }
 
 Outcome check_root(const Request& request, int size) {
   if (!has_root(request.kind) || (request.root >= 0 && request.root < size)) return success();
-  return invalid_argument(label(request, "root") + std::to_string(request.root) +
-                          " is no rank; allowed: 0 to " + std::to_string(size - 1));
+  return invalid_argument(label(request, is_message(request.kind) ? "peer" : "root") +
+                          std::to_string(request.root) + " is no rank; allowed: 0 to " +
+                          std::to_string(size - 1));
 }
 
 Outcome check_length(const Request& request, int size) {
@@ -61,9 +66,14 @@ Outcome check_pointers(const Request& request, const Extent& extent) {
 
 bool in_place(const Request& r, std::uintptr_t send, std::uintptr_t recv, std::size_t share, int rank) {
   const std::size_t offset = share * static_cast<std::size_t>(rank);
-  if (r.kind == Collective::kReduceScatter) return recv == send + offset;
-  if (r.kind == Collective::kAllGather) return send == recv + offset;
-  return send == recv;
+  switch (r.kind) {
+    case Collective::kReduceScatter:
+    case Collective::kScatter: return recv == send + offset;
+    case Collective::kAllGather:
+    case Collective::kGather: return send == recv + offset;
+    case Collective::kAlltoAll: return false;  // NCCL defines none
+    default: return send == recv;
+  }
 }
 
 // NCCL leaves such an overlap undefined; here it would be a wrong result, so it is refused.
@@ -82,7 +92,9 @@ Outcome check_overlap(const Request& request, const Extent& extent, int rank) {
 std::size_t element_size(int type) noexcept {
   switch (type) {
     case ncclInt8:
-    case ncclUint8: return 1;
+    case ncclUint8:
+    case ncclFloat8e4m3:
+    case ncclFloat8e5m2: return 1;
     case ncclFloat16:
     case ncclBfloat16: return 2;
     case ncclInt32:
@@ -102,17 +114,36 @@ const char* name_of(Collective kind) noexcept {
     case Collective::kAllGather: return "ncclAllGather";
     case Collective::kBroadcast: return "ncclBroadcast";
     case Collective::kReduce: return "ncclReduce";
+    case Collective::kGather: return "ncclGather";
+    case Collective::kScatter: return "ncclScatter";
+    case Collective::kAlltoAll: return "ncclAlltoAll";
+    case Collective::kSend: return "ncclSend";
+    case Collective::kRecv: return "ncclRecv";
   }
   return "collective";
+}
+
+bool reduces(Collective kind) noexcept {
+  return kind == Collective::kAllReduce || kind == Collective::kReduceScatter || kind == Collective::kReduce;
 }
 
 Extent extent_of(const Request& request, int rank, int size) noexcept {
   const std::size_t share = request.count * element_size(request.type);
   const std::size_t all = share * static_cast<std::size_t>(size);
-  return {request.kind != Collective::kBroadcast || request.root == rank,
-          request.kind != Collective::kReduce || request.root == rank, share,
-          request.kind == Collective::kReduceScatter ? all : share,
-          request.kind == Collective::kAllGather ? all : share};
+  const bool root = request.root == rank;
+  switch (request.kind) {
+    case Collective::kAllReduce: return {true, true, share, share, share};
+    case Collective::kReduceScatter: return {true, true, share, all, share};
+    case Collective::kAllGather: return {true, true, share, share, all};
+    case Collective::kBroadcast: return {root, true, share, share, share};
+    case Collective::kReduce: return {true, root, share, share, share};
+    case Collective::kGather: return {true, root, share, share, root ? all : 0};
+    case Collective::kScatter: return {root, true, share, root ? all : 0, share};
+    case Collective::kAlltoAll: return {true, true, share, all, all};
+    case Collective::kSend: return {true, false, share, share, 0};
+    case Collective::kRecv: return {false, true, share, 0, share};
+  }
+  return {};
 }
 
 Outcome check(const Request& request, int rank, int size) {

@@ -1,4 +1,4 @@
-// One collective as the caller asked for it, and the checks that NCCL makes at the call.
+// One collective, send or receive as the caller asked for it, and the checks that NCCL makes at the call.
 //
 //   Request r{.kind = Collective::kAllReduce, .send = in, .recv = out, .count = n, ...};
 //   Outcome o = check(r, comm->rank(), comm->size());
@@ -7,35 +7,60 @@
 // the operation has completed.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <string>
 
 #include "collectives/hostnccl/outcome.h"
 #include "collectives/nccl_abi/nccl_abi.h"
+#include "collectives/ucx/transport.h"
 
 namespace stepgate::hostnccl {
 
-enum class Collective { kAllReduce, kReduceScatter, kAllGather, kBroadcast, kReduce };
+enum class Collective {
+  kAllReduce,
+  kReduceScatter,
+  kAllGather,
+  kBroadcast,
+  kReduce,
+  kGather,
+  kScatter,
+  kAlltoAll,
+  kSend,
+  kRecv
+};
+
+// What a rank's values are multiplied by before they are summed, if by anything.
+struct PreMul {
+  decltype(sgt_table::scale) scale = nullptr;  // NULL: by nothing
+  const void* pointer = nullptr;               // read when the collective runs; NULL: `value` counts
+  alignas(8) std::array<std::byte, 8> value = {};
+
+  bool used() const noexcept { return scale != nullptr; }
+  const void* scalar() const noexcept { return pointer != nullptr ? pointer : value.data(); }
+};
 
 struct Request {
   Collective kind = Collective::kAllReduce;
   const void* send = nullptr;
   void* recv = nullptr;
-  std::size_t count = 0;  // elements; of a rank's share for reduce-scatter and all-gather, as in NCCL
+  std::size_t count = 0;  // elements; of one rank's share where a buffer holds all, as in NCCL
   // Plain numbers: a caller may hand over any value, and one outside the enumeration must not be loaded
   // as one.
   int type = ncclFloat32;
   int op = ncclSum;
-  int root = 0;
+  int root = 0;  // the peer of a send or receive
+  PreMul premul = {};
 };
 
 // Bytes of an element; 0 for a type that is not offered.
 std::size_t element_size(int type) noexcept;
 
 const char* name_of(Collective kind) noexcept;
+bool reduces(Collective kind) noexcept;
 
-// What one rank of a collective reads and writes. Ranks other than the root neither send in a broadcast
-// nor receive in a reduce.
+// What one rank of a collective reads and writes. Ranks other than the root neither send in a broadcast or
+// scatter nor receive in a reduce or gather.
 struct Extent {
   bool sends = true;
   bool receives = true;

@@ -18,13 +18,38 @@ cuda::Address address(const void* pointer) {
   return static_cast<cuda::Address>(reinterpret_cast<std::uintptr_t>(pointer));
 }
 
-// The request in a buffer of its own, in place as NCCL defines it: results do not depend on the place, and
-// one buffer serves both ways.
-Request in_buffer(const Call& call, const Extent& extent, std::byte* buffer) {
+// Where pinned memory of one request keeps what: the buffers, in place as NCCL defines it where it does
+// (results do not depend on the place, and one buffer serves both ways), and behind them a scalar that lies
+// on the device.
+struct Layout {
+  std::size_t send = 0;
+  std::size_t recv = 0;
+  std::size_t scalar = 0;
+  std::size_t bytes = 0;
+};
+
+Layout layout_of(const Call& call, const Extent& extent) {
+  const std::size_t mine = extent.share * static_cast<std::size_t>(call.comm->rank());
+  Layout layout;
+  layout.bytes = std::max(extent.send_bytes, extent.recv_bytes);
+  if (call.request.kind == Collective::kAlltoAll) {
+    layout.recv = extent.send_bytes;
+    layout.bytes = extent.send_bytes + extent.recv_bytes;
+  } else {
+    if (extent.send_bytes < extent.recv_bytes && extent.sends) layout.send = mine;
+    if (extent.recv_bytes < extent.send_bytes && extent.receives) layout.recv = mine;
+  }
+  constexpr std::size_t kScalar = sizeof(PreMul::value);
+  layout.scalar = (layout.bytes + kScalar - 1) / kScalar * kScalar;
+  if (call.scalar_on_device) layout.bytes = layout.scalar + kScalar;
+  return layout;
+}
+
+Request in_buffer(const Call& call, const Layout& layout, std::byte* buffer) {
   Request request = call.request;
-  std::byte* mine = buffer + extent.share * static_cast<std::size_t>(call.comm->rank());
-  request.send = request.kind == Collective::kAllGather ? mine : buffer;
-  request.recv = request.kind == Collective::kReduceScatter ? mine : buffer;
+  request.send = buffer + layout.send;
+  request.recv = buffer + layout.recv;
+  if (call.scalar_on_device) request.premul.pointer = buffer + layout.scalar;
   return request;
 }
 
@@ -60,9 +85,9 @@ Outcome StreamFlight::add(const Call& call) {
   if (Outcome o = call.comm->staging(cuda_, call.place.context, &staging); !o.ok()) return o;
   Piece piece{call,          {},     extent_of(call.request, call.comm->rank(), call.comm->size()), 0,
               staging.get(), nullptr};
-  const std::size_t bytes = std::max(piece.extent.send_bytes, piece.extent.recv_bytes);
-  if (Outcome o = staging->take(bytes, &piece.buffer); !o.ok()) return o;
-  piece.staged = in_buffer(call, piece.extent, piece.buffer);
+  const Layout layout = layout_of(call, piece.extent);
+  if (Outcome o = staging->take(layout.bytes, &piece.buffer); !o.ok()) return o;
+  piece.staged = in_buffer(call, layout, piece.buffer);
   piece.lane = lane_of(staging->context(), call.stream);
   pieces_.push_back(std::move(piece));
   const auto place =
@@ -170,15 +195,24 @@ Outcome StreamFlight::enqueue_all() {
 
 Outcome StreamFlight::copy_out() {
   for (const Piece& piece : pieces_) {
-    if (!piece.extent.sends) continue;
-    const Lane& lane = lanes_[piece.lane];
-    void* to = const_cast<void*>(piece.staged.send);  // the buffer is ours
-    const cuda::Address from = address(piece.call.request.send);
-    Outcome o = on(lane, "cuMemcpyDtoHAsync",
-                   [&] { return cuda_.api.MemcpyDtoHAsync(to, from, piece.extent.send_bytes, lane.stream); });
-    if (!o.ok()) return o;
+    const Request& asked = piece.call.request;
+    if (piece.extent.sends) {
+      if (Outcome o = fetch(piece, piece.staged.send, asked.send, piece.extent.send_bytes); !o.ok()) return o;
+    }
+    if (piece.call.scalar_on_device) {
+      Outcome o = fetch(piece, piece.staged.premul.pointer, asked.premul.pointer, element_size(asked.type));
+      if (!o.ok()) return o;
+    }
   }
   return success();
+}
+
+// `to` lies in our own pinned memory.
+Outcome StreamFlight::fetch(const Piece& piece, const void* to, const void* from, std::size_t bytes) const {
+  const Lane& lane = lanes_[piece.lane];
+  return on(lane, "cuMemcpyDtoHAsync", [&] {
+    return cuda_.api.MemcpyDtoHAsync(const_cast<void*>(to), address(from), bytes, lane.stream);
+  });
 }
 
 Outcome StreamFlight::copy_in() {

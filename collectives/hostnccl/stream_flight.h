@@ -62,6 +62,7 @@ class StreamFlight {
   Outcome launch(std::shared_ptr<StreamFlight> self);
   Outcome enqueue_all();
   Outcome copy_out();
+  Outcome fetch(const Piece& piece, const void* to, const void* from, std::size_t bytes) const;
   Outcome join_lanes();
   Outcome fork_lanes();
   Outcome copy_in();

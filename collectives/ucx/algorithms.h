@@ -46,6 +46,23 @@ Strand ring_allgather(Lane& lane, Place place, const void* send, void* recv, Rin
 // Broadcast of one segment down a binomial tree. binomial_tree.cc
 Strand binomial_broadcast(Lane& lane, Place place, int root, const void* send, void* recv, size_t bytes);
 
+// Reduction to one rank. The short one runs up a binomial tree (binomial_tree.cc), the long one is a ring
+// reduce-scatter whose blocks all go to the root (ring.cc). recv counts on the root only.
+Strand binomial_reduce(Lane& lane, Place place, const Reducer& reducer, ScratchPool& pool, const void* send,
+                       void* recv, size_t count, int root);
+Strand ring_reduce(Lane& lane, Place place, const Reducer& reducer, ScratchPool& pool, const void* send,
+                   void* recv, RingSlice slice, int root);
+
+// One slice of what all ranks hand to the root, the root to all, or everybody to everybody. `large` is the
+// buffer with a block for each rank, `small` this rank's own. pairs.cc
+Strand linear_gather(Lane& lane, Place place, const void* small, void* large, RingSlice slice, int root);
+Strand linear_scatter(Lane& lane, Place place, const void* large, void* small, RingSlice slice, int root);
+Strand pairwise_exchange(Lane& lane, Place place, const void* send, void* recv, RingSlice slice);
+
+// One message between two ranks. pairs.cc
+Strand send_message(Lane& lane, int to, const void* data, size_t bytes);
+Strand receive_message(Lane& lane, int from, void* data, size_t bytes);
+
 // Returns once every rank has entered. dissemination.cc
 Strand dissemination_barrier(Lane& lane, Place place);
 

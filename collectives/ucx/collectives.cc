@@ -71,6 +71,40 @@ Operation* World::broadcast(const void* send, void* recv, size_t count, sgt_type
                 }});
 }
 
+Operation* World::reduce(const void* send, void* recv, size_t count, sgt_type type, sgt_reduction reduction,
+                         int root) {
+  const Reducer reducer(type, reduction, place_.size);
+  if (place_.size == 1 || count * reducer.width() <= kDoublingBytes)
+    return begin({"reduce", 1, 1, [=, this](Lane& lane, uint32_t) {
+                    return binomial_reduce(lane, place_, reducer, scratch_, send, recv, count, root);
+                  }});
+  const RingSlice slices = slices_of(count, place_.size, reducer.width());
+  return begin({"reduce", number_of(slices), kWindow, [=, this](Lane& lane, uint32_t index) {
+                  return ring_reduce(lane, place_, reducer, scratch_, send, recv, nth(slices, index), root);
+                }});
+}
+
+Operation* World::gather(const void* send, void* recv, size_t count, sgt_type type, int root) {
+  const RingSlice slices = slices_of(count * static_cast<size_t>(place_.size), place_.size, width_of(type));
+  return begin({"gather", number_of(slices), kWindow, [=, this](Lane& lane, uint32_t index) {
+                  return linear_gather(lane, place_, send, recv, nth(slices, index), root);
+                }});
+}
+
+Operation* World::scatter(const void* send, void* recv, size_t count, sgt_type type, int root) {
+  const RingSlice slices = slices_of(count * static_cast<size_t>(place_.size), place_.size, width_of(type));
+  return begin({"scatter", number_of(slices), kWindow, [=, this](Lane& lane, uint32_t index) {
+                  return linear_scatter(lane, place_, send, recv, nth(slices, index), root);
+                }});
+}
+
+Operation* World::alltoall(const void* send, void* recv, size_t count, sgt_type type) {
+  const RingSlice slices = slices_of(count * static_cast<size_t>(place_.size), place_.size, width_of(type));
+  return begin({"all-to-all", number_of(slices), kWindow, [=, this](Lane& lane, uint32_t index) {
+                  return pairwise_exchange(lane, place_, send, recv, nth(slices, index));
+                }});
+}
+
 Operation* World::barrier() {
   return begin(
       {"barrier", 1, 1, [this](Lane& lane, uint32_t) { return dissemination_barrier(lane, place_); }});

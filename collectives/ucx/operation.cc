@@ -2,8 +2,8 @@
 
 namespace stepgate::transport {
 
-Operation::Operation(World& world, Fabric& fabric, int rank, uint32_t sequence, Plan plan)
-    : world_(world), fabric_(fabric), rank_(rank), sequence_(sequence), plan_(std::move(plan)) {}
+Operation::Operation(World& world, Fabric& fabric, int rank, Numbering numbering, Plan plan)
+    : world_(world), fabric_(fabric), rank_(rank), numbering_(numbering), plan_(std::move(plan)) {}
 
 bool Operation::advance() {
   if (failure_.status != SGT_OK) return false;
@@ -19,7 +19,7 @@ bool Operation::advance() {
 }
 
 void Operation::launch() {
-  running_.push_back(std::make_unique<Running>(Running{Lane(fabric_, rank_, sequence_, next_), nullptr}));
+  running_.push_back(std::make_unique<Running>(Running{Lane(fabric_, rank_, numbering_, next_), nullptr}));
   Running& running = *running_.back();
   running.strand = std::make_unique<Strand>(plan_.start(running.lane, next_++));
 }

@@ -24,7 +24,7 @@ class Operation {
     Start start;
   };
 
-  Operation(World& world, Fabric& fabric, int rank, uint32_t sequence, Plan plan);
+  Operation(World& world, Fabric& fabric, int rank, Numbering numbering, Plan plan);
 
   // Resumes every strand whose messages have completed; true if any did. After a failure it does nothing.
   bool advance();
@@ -56,7 +56,7 @@ class Operation {
   World& world_;
   Fabric& fabric_;
   const int rank_;
-  const uint32_t sequence_;
+  const Numbering numbering_;
   const Plan plan_;
   std::deque<std::unique_ptr<Running>> running_;
   uint32_t next_ = 0;

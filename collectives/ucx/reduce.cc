@@ -8,9 +8,11 @@
 // Highway comes after it by its own rule.
 #include <hwy/highway.h>
 
+#include <cstring>
 #include <limits>
 #include <type_traits>
 
+#include "collectives/ucx/fp8-inl.h"
 #include "collectives/ucx/half-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -35,6 +37,19 @@ struct Bfloat {
   using Wide = float;
   static Wide load(Stored v) { return bfloat_to_float(v); }
   static Stored store(Wide v) { return float_to_bfloat(v); }
+};
+
+struct E4m3 {
+  using Stored = uint8_t;
+  using Wide = float;
+  static Wide load(Stored v) { return e4m3_to_float(v); }
+  static Stored store(Wide v) { return float_to_fp8(v, kE4m3); }
+};
+struct E5m2 {
+  using Stored = uint8_t;
+  using Wide = float;
+  static Wide load(Stored v) { return e5m2_to_float(v); }
+  static Stored store(Wide v) { return float_to_fp8(v, kE5m2); }
 };
 
 template <typename W>
@@ -99,6 +114,19 @@ void combine(void* out, const void* first, const void* second, size_t count, int
   for (size_t i = 0; i < count; ++i) o[i] = Type::store(Op::apply(Type::load(a[i]), Type::load(b[i]), size));
 }
 
+// out[i] = in[i] * *scalar
+template <typename Type>
+void scale_by(void* out, const void* in, const void* scalar, size_t count, int) {
+  using Stored = typename Type::Stored;
+  auto* o = static_cast<Stored*>(out);
+  const auto* a = static_cast<const Stored*>(in);
+  Stored factor;
+  std::memcpy(&factor, scalar, sizeof factor);  // any place will do
+  const auto wide = Type::load(factor);
+#pragma GCC ivdep
+  for (size_t i = 0; i < count; ++i) o[i] = Type::store(Prod::apply(Type::load(a[i]), wide, 1));
+}
+
 // g++ 12 does not vectorise the fp16 conversions: where the hardware converts, Highway does, block by block.
 #if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
 namespace hn = hwy::HWY_NAMESPACE;
@@ -142,21 +170,51 @@ void combine_halves(void* out, const void* first, const void* second, size_t cou
 }
 #endif
 
-template <typename Op>
-Reducer::Kernel kernel_for(sgt_type type) {
+// Pick::of<Type>() for the type's number.
+template <typename Pick>
+Reducer::Kernel for_type(sgt_type type) {
   switch (type) {
-    case SGT_INT8: return &combine<Plain<int8_t>, Op>;
-    case SGT_UINT8: return &combine<Plain<uint8_t>, Op>;
-    case SGT_INT32: return &combine<Plain<int32_t>, Op>;
-    case SGT_UINT32: return &combine<Plain<uint32_t>, Op>;
-    case SGT_INT64: return &combine<Plain<int64_t>, Op>;
-    case SGT_UINT64: return &combine<Plain<uint64_t>, Op>;
-    case SGT_FLOAT16: return &combine_halves<Op>;
-    case SGT_BFLOAT16: return &combine<Bfloat, Op>;
-    case SGT_FLOAT32: return &combine<Plain<float>, Op>;
-    case SGT_FLOAT64: return &combine<Plain<double>, Op>;
+    case SGT_INT8: return Pick::template of<Plain<int8_t>>();
+    case SGT_UINT8: return Pick::template of<Plain<uint8_t>>();
+    case SGT_INT32: return Pick::template of<Plain<int32_t>>();
+    case SGT_UINT32: return Pick::template of<Plain<uint32_t>>();
+    case SGT_INT64: return Pick::template of<Plain<int64_t>>();
+    case SGT_UINT64: return Pick::template of<Plain<uint64_t>>();
+    case SGT_FLOAT16: return Pick::template of<Half>();
+    case SGT_BFLOAT16: return Pick::template of<Bfloat>();
+    case SGT_FLOAT32: return Pick::template of<Plain<float>>();
+    case SGT_FLOAT64: return Pick::template of<Plain<double>>();
+    case SGT_FLOAT8E4M3: return Pick::template of<E4m3>();
+    case SGT_FLOAT8E5M2: return Pick::template of<E5m2>();
   }
   return nullptr;
+}
+
+template <typename Op>
+struct Combining {
+  template <typename Type>
+  static Reducer::Kernel of() {
+    if constexpr (std::is_same_v<Type, Half>)
+      return &combine_halves<Op>;
+    else
+      return &combine<Type, Op>;
+  }
+};
+
+struct Scaling {
+  template <typename Type>
+  static Reducer::Kernel of() {
+    return &scale_by<Type>;
+  }
+};
+
+template <typename Op>
+Reducer::Kernel kernel_for(sgt_type type) {
+  return for_type<Combining<Op>>(type);
+}
+
+Reducer::Kernel find_scaling(sgt_type type) {
+  return for_type<Scaling>(type);
 }
 
 Reducer::Kernel find_kernel(sgt_type type, sgt_reduction reduction) {
@@ -182,6 +240,7 @@ namespace stepgate::transport {
 namespace {
 
 HWY_EXPORT(find_kernel);
+HWY_EXPORT(find_scaling);
 
 // The job may run with flush-to-zero; ranks that differ in it would differ in bits.
 class DefaultFloats {
@@ -204,7 +263,9 @@ class DefaultFloats {
 size_t width_of(sgt_type type) {
   switch (type) {
     case SGT_INT8:
-    case SGT_UINT8: return 1;
+    case SGT_UINT8:
+    case SGT_FLOAT8E4M3:
+    case SGT_FLOAT8E5M2: return 1;
     case SGT_FLOAT16:
     case SGT_BFLOAT16: return 2;
     case SGT_INT32:
@@ -231,6 +292,11 @@ void Reducer::combine(void* out, const void* first, const void* second, size_t c
 void Reducer::combine_last(void* out, const void* first, const void* second, size_t count) const {
   [[maybe_unused]] const DefaultFloats floats;
   last_(out, first, second, count, size_);
+}
+
+void scale_elements(void* out, const void* in, const void* scalar, size_t count, sgt_type type) {
+  [[maybe_unused]] const DefaultFloats floats;
+  HWY_DYNAMIC_DISPATCH(find_scaling)(type)(out, in, scalar, count, 1);
 }
 
 }  // namespace stepgate::transport

@@ -8,6 +8,7 @@
 // Rules, the same on every instruction set (and whatever the caller's flush-to-zero bits say):
 // - fp16 and bf16 are widened to fp32, combined, and rounded to nearest even at every hop, as rings of
 //   16-bit types do everywhere; the average divides the fp32 sum of its last hop and rounds once.
+// - fp8 likewise; what is too large for it, an infinity too, becomes its largest finite value, as in NCCL.
 // - a NaN in a sum, product or average is a NaN, always the same quiet one, so that the order of operands
 //   cannot show in the bits. Maximum and minimum drop a NaN if the other operand is a number (IEEE fmax,
 //   and what NCCL does). max(-0, +0) is whichever came first.
@@ -23,6 +24,9 @@ namespace stepgate::transport {
 
 // 0 for an unknown type.
 size_t width_of(sgt_type type);
+
+// out[i] = in[i] * *scalar, rounded as a product of two ranks is. The type is valid; out may be in.
+void scale_elements(void* out, const void* in, const void* scalar, size_t count, sgt_type type);
 
 class Reducer {
  public:

@@ -115,6 +115,33 @@ Strand ring_allreduce(Lane& lane, Place place, const Reducer& reducer, ScratchPo
   }
 }
 
+// As the reduce-scatter; then every rank hands its block of the slice to the root. In place on the root: its
+// own values have all been used by then.
+Strand ring_reduce(Lane& lane, Place place, const Reducer& reducer, ScratchPool& pool, const void* send,
+                   void* recv, RingSlice slice, int root) {
+  const Ring ring{place};
+  const bool collects = place.rank == root;
+  const Scratch mine(pool, collects ? 0 : slice.chunk * slice.width);
+  void* result = collects ? at(recv, slice.offset(root)) : mine.data();
+  {
+    const Partial partial(pool, slice.chunk * slice.width);
+    for (int step = 0; step < ring.steps(); ++step) {
+      post_reduce(lane, ring, slice, partial, send, step);
+      co_await lane.all();
+      absorb(reducer, ring, slice, partial, send, result, step);
+    }
+  }
+  const auto last_step = static_cast<uint32_t>(ring.steps());
+  if (!collects) {
+    if (slice.bytes(place.rank) != 0) lane.send(root, result, slice.bytes(place.rank), last_step);
+  } else {
+    for (int from = 0; from < place.size; ++from)
+      if (from != root && slice.bytes(from) != 0)
+        lane.receive(from, at(recv, slice.offset(from)), slice.bytes(from), last_step);
+  }
+  co_await lane.all();
+}
+
 Strand ring_reduce_scatter(Lane& lane, Place place, const Reducer& reducer, ScratchPool& pool,
                            const void* send, void* recv, RingSlice slice) {
   const Ring ring{place};

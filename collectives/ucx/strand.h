@@ -23,13 +23,21 @@
 
 namespace stepgate::transport {
 
+// Which operation of a world a message belongs to: the how-many-th collective, the same on all ranks, or the
+// how-many-th message from one rank to another, which those two know alone.
+struct Numbering {
+  uint32_t sequence = 0;
+  bool of_pair = false;
+};
+
 class Lane {
  public:
-  // (sequence, lane) is the same on all ranks and unique among what is in flight.
-  Lane(Fabric& fabric, int rank, uint32_t sequence, uint32_t lane)
+  // (numbering, lane) is the same on all ranks that take part, and unique among what is in flight.
+  Lane(Fabric& fabric, int rank, Numbering numbering, uint32_t lane)
       : fabric_(fabric),
         rank_(rank),
-        tag_(uint64_t{sequence & 0xfffffu} << 44 | uint64_t{lane & 0xffffu} << 28) {}
+        tag_(uint64_t{numbering.of_pair} << 63 | uint64_t{numbering.sequence & 0x7ffffu} << 44 |
+             uint64_t{lane & 0xffffu} << 28) {}
 
   void send(int to, const void* data, size_t bytes, uint32_t step);
   void receive(int from, void* data, size_t bytes, uint32_t step);

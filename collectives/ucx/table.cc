@@ -1,29 +1,23 @@
-// The C edge: every function of transport.h, and nothing else. It refuses forked children, checks
-// arguments, catches every exception, and translates. Thread: as transport.h says.
+// The C edge: the functions of transport.h that are about worlds and operations, and the table of all. The
+// collectives stand in table_collectives.cc. Thread: as transport.h says.
 #include "collectives/ucx/table.h"
 
-#include <limits>
-#include <new>
-
+#include "collectives/ucx/edge.h"
 #include "collectives/ucx/host_identity.h"
 #include "collectives/ucx/listeners.h"
-#include "collectives/ucx/process_guard.h"
 #include "collectives/ucx/subset.h"
-#include "collectives/ucx/world.h"
+#include "collectives/ucx/table_collectives.h"
 
-using stepgate::transport::Error;
+using stepgate::transport::answer;
 using stepgate::transport::Failure;
+using stepgate::transport::guarded;
 using stepgate::transport::IdLayout;
+using stepgate::transport::inside;
 using stepgate::transport::Listeners;
-using stepgate::transport::Operation;
+using stepgate::transport::number;
 using stepgate::transport::Options;
+using stepgate::transport::require;
 using stepgate::transport::World;
-
-struct sgt_world {
-  std::unique_ptr<World> world;
-  stepgate::transport::Key key;  // of the id that it came about over
-  uint64_t number;               // of the meeting at this rank's door, or 0
-};
 
 namespace {
 
@@ -31,49 +25,6 @@ namespace {
 Listeners& listeners() {
   static Listeners* const table = new Listeners;
   return *table;
-}
-
-const Failure& forked_failure() {
-  static const Failure* const failure =
-      new Failure{SGT_FORKED, -1, "the transport belongs to the process that forked this one"};
-  return *failure;
-}
-
-Operation* inside(sgt_op* op) {
-  return reinterpret_cast<Operation*>(op);
-}
-sgt_op* outside(Operation* operation) {
-  return reinterpret_cast<sgt_op*>(operation);
-}
-
-sgt_status answer(sgt_error* error, const Failure& failure) {
-  stepgate::transport::fill(error, failure);
-  return failure.status;
-}
-
-// Runs `body` behind the firewall.
-template <typename Body>
-sgt_status guarded(sgt_error* error, Body body) noexcept {
-  try {
-    if (stepgate::transport::forked()) return answer(error, forked_failure());
-    return body();
-  } catch (const Error& e) {
-    return answer(error, e.failure());
-  } catch (const std::bad_alloc&) {
-    return answer(error, {SGT_SYSTEM, -1, "out of memory"});
-  } catch (const std::exception& e) {
-    return answer(error, {SGT_SYSTEM, -1, e.what()});
-  } catch (...) {
-    return answer(error, {SGT_SYSTEM, -1, "an unknown exception"});
-  }
-}
-
-void require(bool condition, const std::string& message) {
-  if (!condition) throw Error(SGT_INVALID, message);
-}
-
-std::string number(long long value) {
-  return std::to_string(value);
 }
 
 IdLayout parse_id(const sgt_unique_id* id) {
@@ -110,29 +61,6 @@ void check_size(int rank, int size) {
   require(size >= 1 && size <= stepgate::transport::kLargestWorld,
           "the size is " + number(size) + "; allowed: 1.." + number(stepgate::transport::kLargestWorld));
   require(rank >= 0 && rank < size, "the rank is " + number(rank) + "; allowed: 0.." + number(size - 1));
-}
-
-// `times`: how many counts the larger buffer holds.
-void check_buffers(const void* send, const void* recv, size_t count, sgt_type type, int times) {
-  const size_t width = stepgate::transport::width_of(type);
-  require(width != 0, "the type is " + number(type) + "; allowed: 0..9");
-  require(count <= std::numeric_limits<ptrdiff_t>::max() / width / static_cast<size_t>(times),
-          "the count does not fit into memory");
-  require(count == 0 || (send != nullptr && recv != nullptr), "a buffer is NULL and the count is not 0");
-}
-
-void check_reduction(sgt_reduction reduction) {
-  require(reduction >= SGT_SUM && reduction <= SGT_AVG,
-          "the reduction is " + number(reduction) + "; allowed: 0..4");
-}
-
-template <typename Begin>
-sgt_status start(sgt_world* world, sgt_op** op, sgt_error* error, Begin begin) noexcept {
-  return guarded(error, [&] {
-    require(world != nullptr && op != nullptr, "world or op is NULL");
-    *op = outside(begin(*world->world));
-    return SGT_OK;
-  });
 }
 
 extern "C" {
@@ -223,46 +151,6 @@ void world_destroy(sgt_world* world) {
   });
 }
 
-sgt_status allreduce(sgt_world* world, const void* send, void* recv, size_t count, sgt_type type,
-                     sgt_reduction reduction, sgt_op** op, sgt_error* error) {
-  return start(world, op, error, [&](World& w) {
-    check_buffers(send, recv, count, type, 1);
-    check_reduction(reduction);
-    return w.allreduce(send, recv, count, type, reduction);
-  });
-}
-
-sgt_status reduce_scatter(sgt_world* world, const void* send, void* recv, size_t recv_count, sgt_type type,
-                          sgt_reduction reduction, sgt_op** op, sgt_error* error) {
-  return start(world, op, error, [&](World& w) {
-    check_buffers(send, recv, recv_count, type, w.size());
-    check_reduction(reduction);
-    return w.reduce_scatter(send, recv, recv_count, type, reduction);
-  });
-}
-
-sgt_status allgather(sgt_world* world, const void* send, void* recv, size_t send_count, sgt_type type,
-                     sgt_op** op, sgt_error* error) {
-  return start(world, op, error, [&](World& w) {
-    check_buffers(send, recv, send_count, type, w.size());
-    return w.allgather(send, recv, send_count, type);
-  });
-}
-
-sgt_status broadcast(sgt_world* world, const void* send, void* recv, size_t count, sgt_type type, int root,
-                     sgt_op** op, sgt_error* error) {
-  return start(world, op, error, [&](World& w) {
-    require(root >= 0 && root < w.size(),
-            "the root is " + number(root) + "; allowed: 0.." + number(w.size() - 1));
-    check_buffers(w.rank() == root ? send : recv, recv, count, type, 1);  // send counts on the root only
-    return w.broadcast(send, recv, count, type, root);
-  });
-}
-
-sgt_status barrier(sgt_world* world, sgt_op** op, sgt_error* error) {
-  return start(world, op, error, [](World& w) { return w.barrier(); });
-}
-
 sgt_status op_progress(sgt_op* op, sgt_error* error) {
   return guarded(error, [&] {
     Failure failure;
@@ -292,10 +180,36 @@ const char* version() {
 
 }  // extern "C"
 
+namespace ours = stepgate::transport;
 constexpr sgt_table kTable = {
-    SGT_ABI_VERSION, sizeof(sgt_table), unique_id,  world_create,   world_rank, world_size,   world_status,
-    world_abort,     world_destroy,     allreduce,  reduce_scatter, allgather,  broadcast,    barrier,
-    op_progress,     op_wait,           op_release, version,        listen_at,  world_subset, unique_id_close,
+    .abi_version = SGT_ABI_VERSION,
+    .size = sizeof(sgt_table),
+    .unique_id = unique_id,
+    .world_create = world_create,
+    .world_rank = world_rank,
+    .world_size = world_size,
+    .world_status = world_status,
+    .world_abort = world_abort,
+    .world_destroy = world_destroy,
+    .allreduce = ours::allreduce,
+    .reduce_scatter = ours::reduce_scatter,
+    .allgather = ours::allgather,
+    .broadcast = ours::broadcast,
+    .barrier = ours::barrier,
+    .op_progress = op_progress,
+    .op_wait = op_wait,
+    .op_release = op_release,
+    .version = version,
+    .unique_id_at = listen_at,
+    .world_subset = world_subset,
+    .unique_id_close = unique_id_close,
+    .reduce = ours::reduce,
+    .gather = ours::gather,
+    .scatter = ours::scatter,
+    .alltoall = ours::alltoall,
+    .send = ours::send,
+    .recv = ours::recv,
+    .scale = ours::scale,
 };
 
 }  // namespace

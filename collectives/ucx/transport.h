@@ -24,7 +24,8 @@
 extern "C" {
 #endif
 
-#define SGT_ABI_VERSION 1u
+// Version 2 added the fp8 types, options.cancelled, and what stands behind unique_id_at in the table.
+#define SGT_ABI_VERSION 2u
 
 typedef struct sgt_world sgt_world;
 typedef struct sgt_op sgt_op;
@@ -51,7 +52,9 @@ typedef enum {
   SGT_FLOAT16 = 6,
   SGT_FLOAT32 = 7,
   SGT_FLOAT64 = 8,
-  SGT_BFLOAT16 = 9  // NCCL's numbers
+  SGT_BFLOAT16 = 9,
+  SGT_FLOAT8E4M3 = 10,  // no infinities; the largest is 448
+  SGT_FLOAT8E5M2 = 11   // NCCL's numbers
 } sgt_type;
 
 // SGT_AVG is the sum divided by the size, in the accumulation type, rounded once.
@@ -129,6 +132,27 @@ typedef struct {
                              sgt_world** child, sgt_error* error);
   // An id of this process that no world will use.
   void (*unique_id_close)(const sgt_unique_id* id);
+
+  // recv counts on the root only; send == recv there is in place.
+  sgt_status (*reduce)(sgt_world*, const void* send, void* recv, size_t count, sgt_type, sgt_reduction,
+                       int root, sgt_op** op, sgt_error*);
+  // `count` is of one rank's share. The root's buffer holds all shares by rank; its own share may be the
+  // other buffer. The other ranks' pointer to that large buffer means nothing.
+  sgt_status (*gather)(sgt_world*, const void* send, void* recv, size_t count, sgt_type, int root,
+                       sgt_op** op, sgt_error*);
+  sgt_status (*scatter)(sgt_world*, const void* send, void* recv, size_t count, sgt_type, int root,
+                        sgt_op** op, sgt_error*);
+  // Both buffers hold one share per rank. Never in place.
+  sgt_status (*alltoall)(sgt_world*, const void* send, void* recv, size_t count, sgt_type, sgt_op** op,
+                         sgt_error*);
+  // From one rank to another, never to itself. They are matched in the order in which each of the two started
+  // them, and are no part of the order of the collectives. A short send may be done before it is received. A
+  // message of another length than the receiver's breaks the world of the receiver, and so everybody's.
+  sgt_status (*send)(sgt_world*, const void* data, size_t count, sgt_type, int peer, sgt_op** op, sgt_error*);
+  sgt_status (*recv)(sgt_world*, void* data, size_t count, sgt_type, int peer, sgt_op** op, sgt_error*);
+  // out[i] = in[i] * *scalar, rounded to the type as a product of two ranks is. In place or apart. Any
+  // thread.
+  sgt_status (*scale)(void* out, const void* in, const void* scalar, size_t count, sgt_type);
 } sgt_table;
 
 // The only exported symbol. NULL when this build does not speak `abi_version`.

@@ -25,7 +25,9 @@ World::World(const IdLayout& id, int rank, int size, const Options& options)
       timeout_seconds_(options.timeout_seconds),
       wake_(make_event()),
       control_(id, rank, size, options.timeout_seconds, options.arrive_seconds, options.cancelled),
-      door_(options.interface.empty() ? control_.local_address() : resolve_local(options.interface)) {
+      door_(options.interface.empty() ? control_.local_address() : resolve_local(options.interface)),
+      sent_to_(static_cast<size_t>(size)),
+      received_from_(static_cast<size_t>(size)) {
   open_fabric(id, options);
   warm_up();
 }
@@ -103,13 +105,35 @@ void World::leave() {
 Operation* World::begin(Operation::Plan plan) {
   const std::lock_guard lock(mutex_);
   require_sound();
+  return begin_with({sequence_++, false}, std::move(plan));
+}
+
+Operation* World::begin_with(Numbering numbering, Operation::Plan plan) {
   operations_.push_back(
-      std::make_unique<Operation>(*this, *fabric_, place_.rank, sequence_++, std::move(plan)));
+      std::make_unique<Operation>(*this, *fabric_, place_.rank, numbering, std::move(plan)));
   Operation* operation = operations_.back().get();
   active_.push_back(operation);
   operation->advance();
   collect(*operation);
   return operation;
+}
+
+// One message, whatever its length: only so does a receiver see at once that the sender's is another.
+Operation* World::send(const void* data, size_t bytes, int peer) {
+  const std::lock_guard lock(mutex_);
+  require_sound();
+  const Numbering numbering{sent_to_[static_cast<size_t>(peer)]++, true};
+  return begin_with(
+      numbering, {"send", 1, 1, [=](Lane& lane, uint32_t) { return send_message(lane, peer, data, bytes); }});
+}
+
+Operation* World::receive(void* data, size_t bytes, int peer) {
+  const std::lock_guard lock(mutex_);
+  require_sound();
+  const Numbering numbering{received_from_[static_cast<size_t>(peer)]++, true};
+  return begin_with(numbering, {"receive", 1, 1, [=](Lane& lane, uint32_t) {
+                                  return receive_message(lane, peer, data, bytes);
+                                }});
 }
 
 void World::require_sound() {

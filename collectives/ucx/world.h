@@ -51,6 +51,15 @@ class World {
   Operation* allgather(const void* send, void* recv, size_t count, sgt_type type);
   Operation* broadcast(const void* send, void* recv, size_t count, sgt_type type, int root);
   Operation* barrier();
+  // recv counts on the root only, for gather too; scatter's send likewise.
+  Operation* reduce(const void* send, void* recv, size_t count, sgt_type type, sgt_reduction reduction,
+                    int root);
+  Operation* gather(const void* send, void* recv, size_t count, sgt_type type, int root);
+  Operation* scatter(const void* send, void* recv, size_t count, sgt_type type, int root);
+  Operation* alltoall(const void* send, void* recv, size_t count, sgt_type type);
+  // To and from another rank. Each direction of each pair counts for itself.
+  Operation* send(const void* data, size_t bytes, int peer);
+  Operation* receive(void* data, size_t bytes, int peer);
 
   sgt_status progress(Operation& operation, Failure* failure);
   sgt_status wait(Operation& operation, Failure* failure);
@@ -69,6 +78,8 @@ class World {
   void open_fabric(const IdLayout& id, const Options& options);
   void warm_up();
   Operation* begin(Operation::Plan plan);
+  // mutex_ is held.
+  Operation* begin_with(Numbering numbering, Operation::Plan plan);
   void require_sound();
   bool broken() const { return status_.load(std::memory_order_acquire) != SGT_OK; }
   sgt_status status_of(const Operation& operation, Failure* failure);
@@ -102,7 +113,9 @@ class World {
   std::vector<std::unique_ptr<Operation>> operations_;  // held by the caller
   std::vector<Operation*> active_;
   std::vector<std::unique_ptr<Operation>> graveyard_;  // UCX may still touch their buffers
-  uint32_t sequence_ = 0;
+  uint32_t sequence_ = 0;                              // of the collectives
+  std::vector<uint32_t> sent_to_;                      // messages between two ranks, by peer
+  std::vector<uint32_t> received_from_;
   std::optional<Pending> pending_;
   Time attended_at_{};
   Time attended_since_{};

@@ -93,6 +93,17 @@ sgt_status barrier(sgt_world* w, sgt_op** op, sgt_error* e) {
   return start(w, "barrier", op, e);
 }
 
+sgt_status reduce(sgt_world* w, const void*, void*, size_t n, sgt_type, sgt_reduction, int root, sgt_op** op,
+                  sgt_error* e) {
+  return start(w, "reduce " + std::to_string(n) + " to " + std::to_string(root), op, e);
+}
+sgt_status send(sgt_world* w, const void*, size_t n, sgt_type, int peer, sgt_op** op, sgt_error* e) {
+  return start(w, "send " + std::to_string(n) + " to " + std::to_string(peer), op, e);
+}
+sgt_status recv(sgt_world* w, void*, size_t n, sgt_type, int peer, sgt_op** op, sgt_error* e) {
+  return start(w, "recv " + std::to_string(n) + " from " + std::to_string(peer), op, e);
+}
+
 sgt_status op_progress(sgt_op* op, sgt_error* error) {
   if (op->fake->aborted) return op->fake->answer(SGT_ABORTED, error);
   if (op->fake->wait_blocks_until_abort || op->rounds_left-- > 0) return SGT_IN_PROGRESS;
@@ -140,6 +151,9 @@ sgt_table make_table() {
   table.op_wait = op_wait;
   table.op_release = op_release;
   table.version = version;
+  table.reduce = reduce;
+  table.send = send;
+  table.recv = recv;
   return table;
 }
 

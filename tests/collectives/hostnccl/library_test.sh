@@ -20,6 +20,7 @@ readelf -d "$library" | grep -q 'SONAME.*\[libnccl\.so\.2\]' || fail "the soname
 cat > "$work/names" <<'NAMES'
 AllGather
 AllReduce
+AlltoAll
 Bcast
 Broadcast
 CommAbort
@@ -31,6 +32,7 @@ CommGetAsyncError
 CommInitRank
 CommInitRankConfig
 CommUserRank
+Gather
 GetErrorString
 GetLastError
 GetUniqueId
@@ -38,8 +40,13 @@ GetVersion
 GroupEnd
 GroupSimulateEnd
 GroupStart
+Recv
+RedOpCreatePreMulSum
+RedOpDestroy
 Reduce
 ReduceScatter
+Scatter
+Send
 NAMES
 sed 's/^/W nccl/' "$work/names" > "$work/expected"
 sed 's/^/T pnccl/' "$work/names" >> "$work/expected"

@@ -135,6 +135,18 @@ TEST_P(Processes, DeadPeerIsNamedAndTheOthersLeave) {
   EXPECT_TRUE(WIFSIGNALED(ends.back().status) && WTERMSIG(ends.back().status) == SIGKILL);
 }
 
+TEST_P(Processes, MessagesPassBetweenAll) {
+  expect_all_done(run("pairs", GetParam().size, settings()));
+}
+
+TEST_P(Processes, DeadSenderIsNamed) {
+  expect_all_done(run("lose-sender", GetParam().size, settings()), 1);
+}
+
+TEST_P(Processes, DeadReceiverIsNamed) {
+  expect_all_done(run("lose-receiver", GetParam().size, settings()), 1);
+}
+
 // The loader finds the stand-in's driver, and hostnccl finds it loaded.
 Words on_devices(Words settings) {
   settings.push_back("LD_LIBRARY_PATH=" STEPGATE_STANDIN_CUDA_FOLDER);

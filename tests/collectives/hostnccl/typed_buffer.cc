@@ -32,7 +32,9 @@ double load(const std::byte* place) {
 std::size_t width_of(ncclDataType_t type) {
   switch (type) {
     case ncclInt8:
-    case ncclUint8: return 1;
+    case ncclUint8:
+    case ncclFloat8e4m3:
+    case ncclFloat8e5m2: return 1;
     case ncclFloat16:
     case ncclBfloat16: return 2;
     case ncclInt32:
@@ -63,6 +65,8 @@ void TypedBuffer::set(std::size_t index, double value) {
     case ncclFloat16: return store(place, static_cast<_Float16>(value));
     case ncclFloat32: return store(place, static_cast<float>(value));
     case ncclBfloat16: return store(place, to_bfloat16(static_cast<float>(value)));
+    case ncclFloat8e4m3:
+    case ncclFloat8e5m2: return store(place, to_fp8(type_, value));
     default: return store(place, value);
   }
 }
@@ -83,6 +87,8 @@ double TypedBuffer::get(std::size_t index) const {
       std::memcpy(&bits, place, sizeof bits);
       return from_bfloat16(bits);
     }
+    case ncclFloat8e4m3:
+    case ncclFloat8e5m2: return from_fp8(type_, static_cast<std::uint8_t>(*place));
     default: return load<double>(place);
   }
 }
@@ -91,10 +97,46 @@ bool is_integer(ncclDataType_t type) {
   return type <= ncclUint64;
 }
 
+bool is_fp8(ncclDataType_t type) {
+  return type == ncclFloat8e4m3 || type == ncclFloat8e5m2;
+}
+
+double from_fp8(ncclDataType_t type, std::uint8_t bits) {
+  const bool e4m3 = type == ncclFloat8e4m3;
+  const int mantissa_bits = e4m3 ? 3 : 2;
+  const int bias = e4m3 ? 7 : 15;
+  const int magnitude = bits & 0x7f;
+  const int exponent = magnitude >> mantissa_bits;
+  const int mantissa = magnitude & ((1 << mantissa_bits) - 1);
+  const double sign = (bits & 0x80) != 0 ? -1 : 1;
+  if (e4m3 ? magnitude == 0x7f : magnitude > 0x7c) return std::nan("");
+  if (!e4m3 && magnitude == 0x7c) return sign * HUGE_VAL;
+  const int implicit = exponent == 0 ? 0 : 1 << mantissa_bits;
+  return sign * std::ldexp(implicit + mantissa, std::max(exponent, 1) - bias - mantissa_bits);
+}
+
+std::uint8_t to_fp8(ncclDataType_t type, double value) {
+  const bool e4m3 = type == ncclFloat8e4m3;
+  if (std::isnan(value)) return e4m3 ? 0x7f : 0x7e;
+  const int largest = e4m3 ? 0x7e : 0x7b;
+  const auto at = [&](int bits) { return from_fp8(type, static_cast<std::uint8_t>(bits)); };
+  const double wanted = std::fabs(value);
+  int above = largest;  // the lowest value that is not below; the values grow with their bits
+  for (int step = 64; step > 0; step /= 2) {
+    while (above >= step && at(above - step) >= wanted) above -= step;
+  }
+  const int below = std::max(above - 1, 0);
+  const double up = std::fabs(at(above) - wanted);
+  const double down = std::fabs(at(below) - wanted);
+  const bool takes_above = wanted >= at(largest) || up < down || (up == down && above % 2 == 0);
+  return static_cast<std::uint8_t>((takes_above ? above : below) | (std::signbit(value) ? 0x80 : 0));
+}
+
 double sample(ncclDataType_t type, ncclRedOp_t op, int rank, std::size_t index) {
   const std::size_t mixed = index * 7 + static_cast<std::size_t>(rank) * 3;
   // Six factors of 2 at most: 64 fits into every type, int8 included.
   if (op == ncclProd) return rank < 6 ? static_cast<double>(1 + mixed % 2) : 1;
+  if (is_fp8(type)) return static_cast<double>(mixed % 3) - 1;
   const double value = static_cast<double>(mixed % 15);
   return is_signed(type) ? value - 7 : value;
 }
@@ -113,6 +155,18 @@ double reduced(ncclDataType_t type, ncclRedOp_t op, int size, std::size_t index)
   if (op != ncclAvg) return result;
   const double average = result / size;
   return is_integer(type) ? std::trunc(average) : average;
+}
+
+bool matches(ncclDataType_t type, double got, double want) {
+  const double stored = rounded(type, want);
+  if (got == stored) return true;
+  const double slack = type == ncclFloat8e5m2   ? 0x1p-2
+                       : type == ncclFloat8e4m3 ? 0x1p-3
+                       : type == ncclBfloat16   ? 0x1p-8
+                       : type == ncclFloat16    ? 0x1p-10
+                                                : 0x1p-22;
+  return !is_integer(type) && stored != std::trunc(stored) &&
+         std::fabs(got - stored) <= slack * std::fabs(stored);
 }
 
 double rounded(ncclDataType_t type, double value) {

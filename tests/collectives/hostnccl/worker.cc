@@ -133,6 +133,9 @@ constexpr Mode kModes[] = {{"work", work},
                            {"alone", wait_for_nobody},
                            {"refuse", refuse_the_environment},
                            {"fork", fork_in_between},
+                           {"pairs", exchange_with_all},
+                           {"lose-sender", lose_the_sender},
+                           {"lose-receiver", lose_the_receiver},
                            {"device", work_on_device},
                            {"lose-device", lose_the_last_rank_of_devices}};
 

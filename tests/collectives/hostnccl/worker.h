@@ -31,6 +31,11 @@ inline ncclComm_t join(Place place, const ncclUniqueId& id) {
   return comm;
 }
 
+// Sends, receives and the rest of what pair_worker.cc does.
+void exchange_with_all(Place place, const ncclUniqueId& id);
+void lose_the_sender(Place place, const ncclUniqueId& id);
+void lose_the_receiver(Place place, const ncclUniqueId& id);
+
 // On the memory of the driver that the loader finds.
 void work_on_device(Place place, const ncclUniqueId& id);
 void lose_the_last_rank_of_devices(Place place, const ncclUniqueId& id);

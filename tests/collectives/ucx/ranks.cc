@@ -68,6 +68,49 @@ Outcome Rank::barrier() {
   return finish(status, op, error);
 }
 
+Outcome Rank::reduce(const void* send, void* recv, size_t count, sgt_type type, sgt_reduction reduction,
+                     int root) {
+  sgt_op* op = nullptr;
+  sgt_error error{};
+  const sgt_status status = transport().reduce(world, send, recv, count, type, reduction, root, &op, &error);
+  return finish(status, op, error);
+}
+
+Outcome Rank::gather(const void* send, void* recv, size_t count, sgt_type type, int root) {
+  sgt_op* op = nullptr;
+  sgt_error error{};
+  const sgt_status status = transport().gather(world, send, recv, count, type, root, &op, &error);
+  return finish(status, op, error);
+}
+
+Outcome Rank::scatter(const void* send, void* recv, size_t count, sgt_type type, int root) {
+  sgt_op* op = nullptr;
+  sgt_error error{};
+  const sgt_status status = transport().scatter(world, send, recv, count, type, root, &op, &error);
+  return finish(status, op, error);
+}
+
+Outcome Rank::alltoall(const void* send, void* recv, size_t count, sgt_type type) {
+  sgt_op* op = nullptr;
+  sgt_error error{};
+  const sgt_status status = transport().alltoall(world, send, recv, count, type, &op, &error);
+  return finish(status, op, error);
+}
+
+Outcome Rank::send(const void* data, size_t count, sgt_type type, int peer) {
+  sgt_op* op = nullptr;
+  sgt_error error{};
+  const sgt_status status = transport().send(world, data, count, type, peer, &op, &error);
+  return finish(status, op, error);
+}
+
+Outcome Rank::recv(void* data, size_t count, sgt_type type, int peer) {
+  sgt_op* op = nullptr;
+  sgt_error error{};
+  const sgt_status status = transport().recv(world, data, count, type, peer, &op, &error);
+  return finish(status, op, error);
+}
+
 Outcome create(const sgt_unique_id& id, int rank, int size, const Setting& setting, sgt_world** world) {
   const sgt_options options = options_of(setting);
   Outcome outcome;

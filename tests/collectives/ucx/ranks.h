@@ -46,6 +46,13 @@ struct Rank {
   Outcome allgather(const void* send, void* recv, size_t count, sgt_type type);
   Outcome broadcast(const void* send, void* recv, size_t count, sgt_type type, int root);
   Outcome barrier();
+  Outcome reduce(const void* send, void* recv, size_t count, sgt_type type, sgt_reduction reduction,
+                 int root);
+  Outcome gather(const void* send, void* recv, size_t count, sgt_type type, int root);
+  Outcome scatter(const void* send, void* recv, size_t count, sgt_type type, int root);
+  Outcome alltoall(const void* send, void* recv, size_t count, sgt_type type);
+  Outcome send(const void* data, size_t count, sgt_type type, int peer);
+  Outcome recv(void* data, size_t count, sgt_type type, int peer);
 };
 
 Outcome create(const sgt_unique_id& id, int rank, int size, const Setting& setting, sgt_world** world);

@@ -92,6 +92,61 @@ TEST_P(EveryTarget, SumsRoundOnceToNearestEven) {
   }
 }
 
+// All pairs of values: widened, combined in fp32, rounded once, saturated.
+TEST_P(EveryTarget, Fp8IsExhaustivelyRight) {
+  for (const sgt_type type : {SGT_FLOAT8E4M3, SGT_FLOAT8E5M2}) {
+    std::vector<uint8_t> a(1 << 16), b(a.size()), out(a.size());
+    for (size_t i = 0; i < a.size(); ++i) a[i] = static_cast<uint8_t>(i), b[i] = static_cast<uint8_t>(i >> 8);
+    for (const sgt_reduction reduction : {SGT_SUM, SGT_PROD, SGT_MAX, SGT_MIN}) {
+      Reducer(type, reduction, 2).combine(out.data(), a.data(), b.data(), out.size());
+      for (size_t i = 0; i < a.size(); ++i) {
+        const auto x = static_cast<float>(from_fp8(type, a[i])), y = static_cast<float>(from_fp8(type, b[i]));
+        const float exact = reduction == SGT_SUM    ? x + y
+                            : reduction == SGT_PROD ? x * y
+                            : reduction == SGT_MAX  ? std::fmax(x, y)
+                                                    : std::fmin(x, y);
+        uint8_t want = to_fp8(type, exact);
+        const bool zeros = x == 0 && y == 0;  // of -0 and +0 the first
+        if (zeros && reduction != SGT_SUM && reduction != SGT_PROD) want = a[i];
+        ASSERT_EQ(out[i], want) << name_of(type) << " " << name_of(reduction) << " of " << x << " and " << y;
+      }
+    }
+  }
+}
+
+TEST_P(EveryTarget, Fp8RoundsTiesToEvenAndSaturates) {
+  const auto sum = [](sgt_type type, double a, double b) {
+    return from_fp8(type, combine<uint8_t>(type, SGT_SUM, to_fp8(type, a), to_fp8(type, b)));
+  };
+  EXPECT_EQ(sum(SGT_FLOAT8E4M3, 16, 1), 16) << "17 lies between 16 and 18";
+  EXPECT_EQ(sum(SGT_FLOAT8E4M3, 18, 1), 20) << "19 lies between 18 and 20";
+  EXPECT_EQ(sum(SGT_FLOAT8E4M3, 448, 448), 448);
+  EXPECT_EQ(sum(SGT_FLOAT8E5M2, -57344, -8192), -57344);
+  EXPECT_EQ(sum(SGT_FLOAT8E5M2, HUGE_VAL, 1), 57344) << "an infinity becomes the largest value, as in NCCL";
+  EXPECT_EQ(
+      combine<uint8_t>(SGT_FLOAT8E4M3, SGT_AVG, to_fp8(SGT_FLOAT8E4M3, 448), to_fp8(SGT_FLOAT8E4M3, 448)),
+      to_fp8(SGT_FLOAT8E4M3, 448))
+      << "the wide sum is divided before it is rounded";
+}
+
+TEST_P(EveryTarget, ScalingMultipliesInTheType) {
+  for (const sgt_type type : kAllTypes) {
+    Buffer in(type, 1001), out(type, 1001), factor(type, 1);
+    factor.set(0, 3);
+    for (size_t i = 0; i < in.count(); ++i) in.set(i, sample(1, i, type, SGT_SUM));
+    scale_elements(out.data(), in.data(), factor.data(), in.count(), type);
+    for (size_t i = 0; i < in.count(); ++i)
+      ASSERT_EQ(out.get(i), 3 * in.get(i)) << name_of(type) << " element " << i;
+    scale_elements(in.data(), in.data(), factor.data(), in.count(), type);
+    EXPECT_EQ(in.bytes(), out.bytes()) << name_of(type) << " in place";
+  }
+  // A third of 1 is rounded to the type before it multiplies: NCCL's rule too.
+  const uint16_t third = to_half(1.0f / 3), three = to_half(3);
+  uint16_t product = 0;
+  scale_elements(&product, &three, &third, 1, SGT_FLOAT16);
+  EXPECT_EQ(product, to_half(from_half(third) * 3));
+}
+
 TEST_P(EveryTarget, OutputMayBeEitherOperand) {
   for (const size_t count : {size_t{1}, size_t{7}, size_t{64}, size_t{1001}}) {
     std::vector<float> a(count), b(count);

@@ -44,8 +44,8 @@ double average(double sum, int size, sgt_type type) {
 }  // namespace
 
 const char* name_of(sgt_type type) {
-  static constexpr const char* kNames[] = {"int8",   "uint8",   "int32",   "uint32",  "int64",
-                                           "uint64", "float16", "float32", "float64", "bfloat16"};
+  static constexpr const char* kNames[] = {"int8",    "uint8",   "int32",   "uint32",   "int64", "uint64",
+                                           "float16", "float32", "float64", "bfloat16", "e4m3",  "e5m2"};
   return kNames[type];
 }
 
@@ -59,6 +59,10 @@ bool is_unsigned(sgt_type type) {
 }
 bool is_integer(sgt_type type) {
   return type <= SGT_UINT64;
+}
+
+bool is_fp8(sgt_type type) {
+  return type == SGT_FLOAT8E4M3 || type == SGT_FLOAT8E5M2;
 }
 
 uint16_t to_half(float value) {
@@ -84,6 +88,34 @@ uint16_t to_bfloat(float value) {
   return below % 2 == 0 ? below : above;
 }
 
+double from_fp8(sgt_type type, uint8_t bits) {
+  const bool e4m3 = type == SGT_FLOAT8E4M3;
+  const int mantissa_bits = e4m3 ? 3 : 2, bias = e4m3 ? 7 : 15;
+  const int magnitude = bits & 0x7f;
+  const int exponent = magnitude >> mantissa_bits, mantissa = magnitude & ((1 << mantissa_bits) - 1);
+  const double sign = bits & 0x80 ? -1 : 1;
+  if (e4m3 ? magnitude == 0x7f : magnitude > 0x7c) return std::nan("");
+  if (!e4m3 && magnitude == 0x7c) return sign * HUGE_VAL;
+  const int implicit = exponent == 0 ? 0 : 1 << mantissa_bits;
+  return sign * std::ldexp(implicit + mantissa, std::max(exponent, 1) - bias - mantissa_bits);
+}
+
+uint8_t to_fp8(sgt_type type, double value) {
+  const bool e4m3 = type == SGT_FLOAT8E4M3;
+  if (std::isnan(value)) return e4m3 ? 0x7f : 0x7e;
+  const int largest = e4m3 ? 0x7e : 0x7b;
+  const double magnitude = std::fabs(value);
+  int above = largest;  // the lowest value that is not below; the values grow with their bits
+  for (int step = 64; step > 0; step /= 2)
+    while (above >= step && from_fp8(type, static_cast<uint8_t>(above - step)) >= magnitude) above -= step;
+  const int below = std::max(above - 1, 0);
+  const double up = std::fabs(from_fp8(type, static_cast<uint8_t>(above)) - magnitude);
+  const double down = std::fabs(from_fp8(type, static_cast<uint8_t>(below)) - magnitude);
+  const int best = up < down || (up == down && above % 2 == 0) ? above : below;
+  const bool saturates = magnitude >= from_fp8(type, static_cast<uint8_t>(largest));
+  return static_cast<uint8_t>((saturates ? largest : best) | (std::signbit(value) ? 0x80 : 0));
+}
+
 Buffer::Buffer(sgt_type type, size_t count)
     : type_(type), width_(width_of(type)), count_(count), bytes_(count * width_) {}
 
@@ -100,6 +132,8 @@ double Buffer::get(size_t index) const {
     case SGT_FLOAT64: return load<double>(at);
     case SGT_FLOAT16: return from_half(load16(at));
     case SGT_BFLOAT16: return from_bfloat(load16(at));
+    case SGT_FLOAT8E4M3:
+    case SGT_FLOAT8E5M2: return from_fp8(type_, *at);
   }
   return 0;
 }
@@ -118,6 +152,8 @@ void Buffer::set(size_t index, double value) {
     case SGT_FLOAT64: return store<double>(at, value);
     case SGT_FLOAT16: return store<uint16_t>(at, to_half(single));
     case SGT_BFLOAT16: return store<uint16_t>(at, to_bfloat(single));
+    case SGT_FLOAT8E4M3:
+    case SGT_FLOAT8E5M2: *at = to_fp8(type_, value); return;
   }
 }
 
@@ -127,6 +163,7 @@ double sample(int rank, size_t index, sgt_type type, sgt_reduction reduction) {
     if ((i + rank) % 3 != 0) return 1;
     return is_unsigned(type) || i % 2 == 0 ? 2 : -2;
   }
+  if (is_fp8(type)) return (i + 2 * rank) % 3 - 1;
   const int value = (i * (rank + 2) + rank) % 13;
   return is_unsigned(type) ? value : value - 6;
 }

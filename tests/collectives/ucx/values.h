@@ -1,5 +1,6 @@
 // Typed buffers for tests, and the scalar reference that collectives are held against. The conversions
-// here share no code with the product: fp16 is the compiler's _Float16, bf16 a search for the nearest.
+// here share no code with the product: fp16 is the compiler's _Float16, bf16 and fp8 a search for the
+// nearest.
 #pragma once
 
 #include <cstddef>
@@ -11,19 +12,25 @@
 
 namespace stepgate::transport::testing {
 
-inline constexpr sgt_type kAllTypes[] = {SGT_INT8,   SGT_UINT8,   SGT_INT32,   SGT_UINT32,  SGT_INT64,
-                                         SGT_UINT64, SGT_FLOAT16, SGT_FLOAT32, SGT_FLOAT64, SGT_BFLOAT16};
+inline constexpr sgt_type kAllTypes[] = {SGT_INT8,    SGT_UINT8,    SGT_INT32,      SGT_UINT32,
+                                         SGT_INT64,   SGT_UINT64,   SGT_FLOAT16,    SGT_FLOAT32,
+                                         SGT_FLOAT64, SGT_BFLOAT16, SGT_FLOAT8E4M3, SGT_FLOAT8E5M2};
 inline constexpr sgt_reduction kAllReductions[] = {SGT_SUM, SGT_PROD, SGT_MAX, SGT_MIN, SGT_AVG};
 
 const char* name_of(sgt_type type);
 const char* name_of(sgt_reduction reduction);
 bool is_unsigned(sgt_type type);
 bool is_integer(sgt_type type);
+bool is_fp8(sgt_type type);
 
 uint16_t to_half(float value);
 float from_half(uint16_t bits);
 uint16_t to_bfloat(float value);
 float from_bfloat(uint16_t bits);
+// By the formats' definitions; to the nearest of all 256 values, the even one of two, at most the largest
+// finite one.
+double from_fp8(sgt_type type, uint8_t bits);
+uint8_t to_fp8(sgt_type type, double value);
 
 class Buffer {
  public:
@@ -47,7 +54,7 @@ class Buffer {
 };
 
 // What rank `rank` contributes at `index`: small integers, so that every sum and product of eight ranks
-// is exact in every type. Products stay small because most factors are 1.
+// is exact in every type (of fp8, -1 to 1). Products stay small because most factors are 1.
 double sample(int rank, size_t index, sgt_type type, sgt_reduction reduction);
 
 // The right answer at `index` over `size` ranks, already rounded to the type where it has to be.
