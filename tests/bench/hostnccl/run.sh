@@ -16,7 +16,7 @@ if [[ $(id -u) == 0 ]]; then launch+=(--allow-run-as-root); fi
 # measure LABEL RANKS BYTES ROUNDS CALLS
 measure() {
   local options=()
-  if [[ $1 == ucx ]]; then options+=(--mca pml ucx --mca osc ^ucx); else options+=(--mca pml ob1); fi
+  if [[ $1 == ucx ]]; then options+=(--mca pml ucx --mca pml_ucx_tls any --mca pml_ucx_devices any); else options+=(--mca pml ob1); fi
   "${launch[@]}" "${options[@]}" -n "$2" "$program" --label "$1" --bytes "$3" --rounds "$4" --calls "$5"
 }
 
