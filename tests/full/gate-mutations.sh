@@ -109,7 +109,7 @@ mutate a-recording-begins-a-step plugin/core/gate_step.cc 's/if \(!capturing_\) 
 mutate the-end-waits plugin/core/gate_step.cc 's/if \(device_\.immediate\(\)\) harvest_locked\(\);/device_.synchronize(s);/' \
   gate_cuda_test 'CudaGateAccount.LaunchesAndCallsOfAStep'
 mutate destroyed-in-flight plugin/core/gate.cc 's/if \(!device_\.immediate\(\) && control_ != nullptr && control_locked\(\)\) device_\.synchronize\(control_\);//' \
-  gate_cuda_test 'CudaGateMemory.DestroyedWithWorkInFlight'
+  gate_cuda_test 'CudaGateMemory.WaitsForItsWorkBeforeItFreesAnything'
 mutate a-failed-wait-counts-for-nothing "$order" 's/failed_ = true;  \/\/ its reductions are part/(void)0;  \/\/ its reductions are part/' \
   gate_cuda_test 'CudaGateFaults.AnySingleDriverCall'
 mutate a-failed-join-counts-for-nothing plugin/core/gate_step.cc 's/if \(!join_streams_locked\(s\)\) failed_ = true;/join_streams_locked(s);/' \

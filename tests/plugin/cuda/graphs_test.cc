@@ -23,11 +23,15 @@ TEST(CudaGraphs, AWholeStepIsANewStepAtEveryReplay) {
   world.run([](CudaRank& r) {
     r.declare("bucket", {0});
     ASSERT_EQ(r.activate(), STEPGATE_OK) << gate::last_error();
-    const GraphExecHandle step = r.record(r.stream(), [&] {
+    const auto body = [&] {
       EXPECT_EQ(r.gate().step_begin(r.stream()), STEPGATE_OK) << gate::last_error();
       EXPECT_EQ(r.reduce(0), ncclSuccess);
       EXPECT_EQ(r.gate().step_end(0, r.stream()), STEPGATE_OK) << gate::last_error();
-    });
+    };
+    // A recording is no step, however often it is made.
+    r.record(r.stream(), body);
+    r.record(r.stream(), body);
+    const GraphExecHandle step = r.record(r.stream(), body);
     for (int i = 1; i <= 5; ++i) {
       r.fill(0, {i == 3 && r.rank() == 1 ? NAN : 32768.0f * static_cast<float>(i)});
       r.launch(step, r.stream());

@@ -48,6 +48,30 @@ TEST(CudaGateMemory, DestroyedWithWorkInFlight) {
   });
 }
 
+// Not left to the driver, whose frees need not wait: by the first of them the gate's own work is over.
+TEST(CudaGateMemory, WaitsForItsWorkBeforeItFreesAnything) {
+  CudaWorld world({.ranks = 1, .max_delay_us = 200});
+  world.run([](CudaRank& r) {
+    r.declare("bucket", {0});
+    ASSERT_EQ(r.activate(), STEPGATE_OK) << gate::last_error();
+    r.begin();
+    r.reduce(0);
+    ASSERT_EQ(r.gate().step_end(0, r.stream()), STEPGATE_OK);
+    r.standin().control().forget_calls();
+    r.destroy_gate();
+    bool waited = false, freed = false;
+    for (const standin::CallRecord& c : r.standin().calls()) {
+      const std::string name = c.name;
+      waited = waited || name == "cuStreamSynchronize";
+      if (name.rfind("cuMemFree", 0) != 0) continue;
+      freed = true;
+      EXPECT_TRUE(waited) << name;
+      if (!waited) break;
+    }
+    EXPECT_TRUE(freed);
+  });
+}
+
 // Another thread gives the communicator up while the step is open: this rank has no decision, and the
 // optimizer on the device is told to skip.
 TEST(CudaGateMemory, AbortedFromAnotherThread) {
