@@ -28,7 +28,7 @@ build_packages=(
 # compared with.
 test_packages=(
   git libgtest-dev libbenchmark-dev libboost-context-dev prometheus clang-format clang-tidy shellcheck procps curl patchelf
-  openssl libopenmpi-dev openmpi-bin
+  openssl libopenmpi-dev openmpi-bin python3
 )
 full_packages=(gcovr valgrind python3-venv)
 

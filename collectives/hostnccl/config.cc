@@ -69,6 +69,7 @@ Outcome read_config_from_environment(Config* config) {
 void make_ucx_environment_safe() {
   constexpr int kKeepTheJobsOwn = 0;
   setenv("UCX_ERROR_SIGNALS", "", kKeepTheJobsOwn);
+  setenv("UCX_DEBUG_SIGNO", "0", kKeepTheJobsOwn);  // else SIGHUP, which would then wait for a debugger
   setenv("UCX_HANDLE_ERRORS", "none", kKeepTheJobsOwn);
   setenv("UCX_MEM_EVENTS", "n", kKeepTheJobsOwn);
   setenv("UCX_WARN_UNUSED_ENV_VARS", "n", kKeepTheJobsOwn);

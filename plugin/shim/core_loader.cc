@@ -10,6 +10,7 @@
 
 #include "plugin/shim/comm_registry.h"
 #include "plugin/shim/guard.h"
+#include "plugin/shim/job_floats.h"
 
 namespace stepgate::shim {
 namespace {
@@ -48,6 +49,7 @@ void complain(const std::string& why) {
 }
 
 void open_core() {
+  const JobFloats floats;
   const std::string path = core_path();
   void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) {

@@ -1,9 +1,11 @@
 // The exported stepgate_* functions: forwarders into the core, which the first of them opens.
 #define STEPGATE_BUILDING_SHIM 1
 #include "plugin/shim/core_loader.h"
+#include "plugin/shim/job_floats.h"
 #include "stepgate/stepgate.h"
 
 using stepgate::CoreTable;
+using stepgate::shim::JobFloats;
 using stepgate::shim::load_core;
 using stepgate::shim::load_error;
 using stepgate::shim::loaded_core;
@@ -13,6 +15,7 @@ using stepgate::shim::loaded_core;
 
 #define STEPGATE_FORWARD(name, parameters, arguments)                  \
   extern "C" STEPGATE_API stepgate_status stepgate_##name parameters { \
+    const JobFloats floats;                                            \
     const CoreTable* core = load_core();                               \
     return core != nullptr ? core->name arguments : STEPGATE_FAILED;   \
   }

@@ -50,6 +50,7 @@ std::string nccl_folder(const RunOptions& options, const Installation& installat
 // exec: setting them later would race with the job's threads. What the caller has set stays.
 void make_ucx_safe(Environment& environment) {
   environment.set_default("UCX_ERROR_SIGNALS", "");
+  environment.set_default("UCX_DEBUG_SIGNO", "0");
   environment.set_default("UCX_HANDLE_ERRORS", "none");
   environment.set_default("UCX_MEM_EVENTS", "n");
   environment.set_default("UCX_WARN_UNUSED_ENV_VARS", "n");

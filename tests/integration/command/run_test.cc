@@ -53,9 +53,10 @@ TEST(Run, ModeAndSettingsReachTheRanks) {
 
 TEST(Run, UcxIsMadeSafeBeforeExecAndTheCallerMayDiffer) {
   const std::string script =
-      "echo ${UCX_ERROR_SIGNALS-unset}/$UCX_HANDLE_ERRORS/$UCX_MEM_EVENTS/$UCX_WARN_UNUSED_ENV_VARS";
-  EXPECT_EQ(run(launch(1, script)).out, "[0] /none/n/n\n");
-  EXPECT_EQ(run(launch(1, script), {{"UCX_HANDLE_ERRORS", "bt"}}).out, "[0] /bt/n/n\n");
+      "echo ${UCX_ERROR_SIGNALS-unset}/$UCX_HANDLE_ERRORS/$UCX_MEM_EVENTS/$UCX_WARN_UNUSED_ENV_VARS/"
+      "$UCX_DEBUG_SIGNO";
+  EXPECT_EQ(run(launch(1, script)).out, "[0] /none/n/n/0\n");
+  EXPECT_EQ(run(launch(1, script), {{"UCX_HANDLE_ERRORS", "bt"}}).out, "[0] /bt/n/n/0\n");
 }
 
 TEST(Run, BothStreamsArePrefixedAndStaySeparate) {

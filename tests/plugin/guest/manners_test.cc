@@ -1,0 +1,170 @@
+// Guest manners: what a process of the job notices of the plugin in it. Nothing, but for what it asked.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <set>
+
+#include "tests/plugin/guest/preloaded.h"
+
+namespace stepgate::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::vector<std::string> lines_with(const Outcome& o, const std::string& start) {
+  std::vector<std::string> found;
+  for (const std::string& line : lines_of(o.out)) {
+    if (line.starts_with(start)) found.push_back(line);
+  }
+  return found;
+}
+
+bool says(const Outcome& o, const std::string& part) {
+  return o.out.find(part) != std::string::npos;
+}
+
+// ---- the state of a process ----------------------------------------------------------------------
+
+// Names after "called " in what a rank printed.
+std::set<std::string> called(const Outcome& o) {
+  std::set<std::string> names;
+  for (const std::string& line : lines_with(o, "called ")) names.insert(line.substr(7, line.rfind(' ') - 7));
+  return names;
+}
+
+std::set<std::string> hooked_functions() {
+  const Outcome o = run({"nm", "-D", "--defined-only", STEPGATE_TEST_LIB "/libstepgate.so"});
+  std::set<std::string> names;
+  for (const std::string& line : lines_of(o.out)) {
+    const std::string name = line.substr(line.rfind(' ') + 1);
+    if (name.starts_with("nccl")) names.insert(name);
+  }
+  return names;
+}
+
+// Signal dispositions and masks, SIGPIPE, the environment, MXCSR and the x87 word, limits, names: before
+// and after start-up, and before and after every function that the shim hooks.
+TEST(Manners, NoCallChangesTheProcess) {
+  const std::set<std::string> hooks = hooked_functions();
+  EXPECT_GT(hooks.size(), 25u);
+  for (const Outcome& o : run_guest("calls", 2)) {
+    EXPECT_EQ(o.status, 0) << o.out << o.err;
+    const auto changed = lines_with(o, "changed ");
+    EXPECT_TRUE(changed.empty()) << changed.size() << " changes, the first: " << changed.front();
+    const std::set<std::string> names = called(o);
+    for (const std::string& hook : hooks) EXPECT_TRUE(names.contains(hook)) << hook << " was not called";
+    for (const char* more : {"start-up", "step_begin", "step_end", "apply", "gate_destroy"}) {
+      EXPECT_TRUE(names.contains(more)) << more;
+    }
+  }
+}
+
+// The same test sees a change: UCX's settings are the host NCCL's doing, where nobody made them.
+TEST(Manners, AChangeWouldBeSeen) {
+  Variables variables = guest_variables();
+  variables.erase("UCX_MEM_EVENTS");
+  const Outcome o = run_guest("calls", 1, variables)[0];
+  const auto changed = lines_with(o, "changed ");
+  ASSERT_EQ(changed.size(), 1u) << o.out << o.err;
+  EXPECT_EQ(changed[0], "changed by nccl, first of all: new: environment UCX_MEM_EVENTS=n");
+}
+
+// ---- children ------------------------------------------------------------------------------------
+
+// Two ranks with endpoints over shared memory, a page, a gate. What a child writes into memory shared
+// with its parent, and every call on a socket, event set or file, would kill it.
+void expect_children_keep_away(const Variables& variables) {
+  for (const Outcome& o : run_guest("fork", 2, variables)) {
+    EXPECT_EQ(o.status, 0) << o.out << o.err;
+    EXPECT_EQ(lines_with(o, "child ").size(), 6u) << o.out;
+    for (const std::string& line : lines_with(o, "child "))
+      EXPECT_TRUE(line.ends_with(" 0")) << line << o.err;
+    EXPECT_TRUE(says(o, "parent goes on")) << o.out << o.err;
+  }
+}
+
+TEST(Manners, ForkedChildrenNeverTouchTheirParent) {
+  expect_children_keep_away(guest_variables());
+}
+
+TEST(Manners, ForkedChildrenNeverTouchTheirParentOverTcp) {
+  expect_children_keep_away(with(guest_variables(), {{"STEPGATE_HOSTNCCL_TRANSPORT", "tcp"}}));
+}
+
+// With the gate on a device: streams, mapped rings and tables are the stand-in driver's.
+TEST(Manners, ForkedChildrenNeverTouchTheirParentsDevice) {
+  expect_children_keep_away(with(guest_variables(), {{"GUEST_DEVICE", "cuda"},
+                                                     {"STEPGATE_DEVICE", "cuda"},
+                                                     {"LD_LIBRARY_PATH", STEPGATE_TEST_LIB "/standin_cuda"},
+                                                     {"STEPGATE_STANDIN_GUARD", "1"}}));
+}
+
+// ---- the end of a process ------------------------------------------------------------------------
+
+TEST(Manners, HandlersAtExitRunInTheirOrderAndCallsStillAnswer) {
+  const Outcome o = run_guest("exit_order", 1)[0];
+  EXPECT_EQ(o.status, 7) << o.err;
+  EXPECT_EQ(o.out, "late handler, scraped 1\nearly handler, page '', 3\nstatic destructor, 2\n") << o.err;
+}
+
+TEST(Manners, ExitWhileOtherThreadsAreInHooksAndSteps) {
+  for (int i = 0; i < 5; ++i) {
+    const Outcome o = run_guest("busy_exit", 1, with(guest_variables(), {{"STEPGATE_LOG", "off"}}))[0];
+    EXPECT_EQ(o.status, 7) << o.out << o.err;
+    EXPECT_EQ(o.out + o.err, "");
+  }
+}
+
+TEST(Manners, SignalsEndAJobAsTheyWould) {
+  for (const int number : {SIGTERM, SIGINT, SIGPIPE, SIGUSR1, SIGSEGV, SIGALRM}) {
+    GuestJob job("wait", 1);
+    ASSERT_TRUE(job.rank(0).wait_for("ready\n"));
+    kill(job.rank(0).pid(), number);
+    EXPECT_EQ(job.rank(0).finish().status, 128 + number);
+  }
+}
+
+// ---- whose process it is -------------------------------------------------------------------------
+
+TEST(Manners, EmptyEnvironment) {
+  const Outcome o = run({"env", "-i", "LD_PRELOAD=" + preload(), GUEST_TEST_BARE});
+  EXPECT_EQ(o.status, 0) << o.out << o.err;
+  EXPECT_TRUE(says(o, "shim 1\ncore 0\nucx 0\nnccl 0\n")) << o.out;
+  TemporaryFolder folder;
+  const Outcome job = run(
+      {"env", "-i", "LD_PRELOAD=" + preload(), GUEST_TEST_WORKER, "busy_exit", folder.file(""), "0", "1"});
+  // Under observe, the default, the gate does not become active: the job says so itself.
+  EXPECT_TRUE(says(job, "failed: enforce_begin")) << job.out << job.err;
+}
+
+TEST(Manners, RootJobThatDropsItsRights) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root has rights to drop";
+  const Outcome o = run_guest("setuid", 1)[0];
+  EXPECT_EQ(o.status, 0) << o.out << o.err;
+  EXPECT_TRUE(says(o, "goes on as 65534")) << o.out;
+}
+
+// ld.so takes no preload with a path into a set-user-ID program: such a program runs without us.
+TEST(Manners, SetUserIdProgramRunsWithoutThePlugin) {
+  const TemporaryFolder folder;
+  struct statvfs where {};
+  ASSERT_EQ(statvfs(folder.file("").c_str(), &where), 0);
+  if (geteuid() != 0 || (where.f_flag & ST_NOSUID) != 0) {
+    GTEST_SKIP() << "needs root, and temporary files that may carry the set-user-ID bit";
+  }
+  const std::string program = folder.file("bare");
+  fs::copy_file(GUEST_TEST_BARE, program);
+  ASSERT_EQ(chown(program.c_str(), 65534, 65534), 0);
+  ASSERT_EQ(chmod(program.c_str(), 04755), 0);
+  fs::permissions(folder.file(""), fs::perms::others_exec | fs::perms::others_read, fs::perm_options::add);
+  const Outcome o = run({program}, {{"LD_PRELOAD", preload()}});
+  EXPECT_EQ(o.status, 0) << o.out << o.err;
+  EXPECT_TRUE(says(o, "shim 0\ncore 0\n")) << o.out;
+}
+
+}  // namespace
+}  // namespace stepgate::test

@@ -1,0 +1,30 @@
+/* A job over that NCCL:  job reduce | bcast | simulated | failed | grouped */
+#include <stdio.h>
+#include <string.h>
+
+#include "collectives/nccl_abi/nccl_abi.h"
+
+int main(int argc, char** argv) {
+  float x[4] = {0};
+  ncclComm_t comm = NULL;
+  ncclUniqueId id;
+  const char* mode = argc == 2 ? argv[1] : "";
+  memset(&id, 0, sizeof id);
+  setvbuf(stdout, NULL, _IONBF, 0);
+  if (ncclCommInitRank(&comm, 2, id, 0) != ncclSuccess) return 1;
+  if (strcmp(mode, "reduce") == 0) ncclReduceScatter(x, x, 2, ncclFloat32, ncclSum, comm, NULL);
+  if (strcmp(mode, "bcast") == 0) ncclBcast(x, 4, ncclFloat32, 0, comm, NULL);
+  if (strcmp(mode, "simulated") == 0) {
+    ncclGroupStart();
+    ncclAllReduce(x, x, 4, ncclFloat32, ncclSum, comm, NULL);
+    ncclGroupSimulateEnd(NULL);
+  }
+  if (strcmp(mode, "failed") == 0 || strcmp(mode, "grouped") == 0) {
+    ncclGroupStart();
+    ncclAllReduce(x, x, 4, ncclFloat32, ncclSum, comm, NULL);
+    if (strcmp(mode, "failed") == 0) ncclBroadcast(x, x, 4, ncclFloat32, -1, comm, NULL);
+    printf("end\n");
+    ncclGroupEnd();
+  }
+  return 0;
+}

@@ -1,0 +1,46 @@
+// What the shim tells the core, word by word: over an NCCL that enters the hooks from inside, and around
+// groups that launch nothing or only a part.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "tests/integration/process.h"
+
+namespace stepgate::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The shim with a core beside it that prints what it is told.
+std::string told(const std::string& mode) {
+  const TemporaryFolder folder;
+  fs::copy_file(STEPGATE_TEST_LIB "/libstepgate.so", folder.file("libstepgate.so"));
+  fs::copy_file(REENTRY_TEST_CORE, folder.file("libstepgate_core.so"));
+  const std::string runtime = REENTRY_TEST_RUNTIME;
+  const Outcome o =
+      run({REENTRY_TEST_JOB, mode},
+          {{"LD_PRELOAD", (runtime.empty() ? "" : runtime + " ") + folder.file("libstepgate.so")}});
+  EXPECT_EQ(o.status, 0) << o.out << o.err;
+  EXPECT_EQ(o.err, "");
+  return o.out;
+}
+
+TEST(Reentry, AHookEnteredFromInsideNcclOnlyForwards) {
+  EXPECT_EQ(told("reduce"), "created\nbefore 1\nafter 1 outcome 0\n");
+  EXPECT_EQ(told("bcast"), "created\nwritten 16\n");
+}
+
+TEST(Reentry, AGroupIsToldAtItsEnd) {
+  EXPECT_EQ(told("grouped"), "created\nbefore 0\nend\nafter 0 outcome 0\n");
+}
+
+TEST(Reentry, ASimulatedGroupIsHandedOnAsPending) {
+  EXPECT_EQ(told("simulated"), "created\nbefore 0\nafter 0 outcome 1\n");
+}
+
+TEST(Reentry, AFailedGroupIsDropped) {
+  EXPECT_EQ(told("failed"), "created\nbefore 0\nwritten 16\nend\nafter 0 outcome 2\n");
+}
+
+}  // namespace
+}  // namespace stepgate::test
