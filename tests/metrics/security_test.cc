@@ -46,14 +46,14 @@ ExpositionOptions any_port() {
   return options;
 }
 
-struct Opened {
+struct Served {
   std::string said;
-  std::unique_ptr<Publisher> publisher;
   FakeSource source;
+  std::unique_ptr<Publisher> publisher;  // looks at the source a last time
 };
 
-std::unique_ptr<Opened> open(const ExpositionOptions& exposition) {
-  auto opened = std::make_unique<Opened>();
+std::unique_ptr<Served> serve(const ExpositionOptions& exposition) {
+  auto opened = std::make_unique<Served>();
   PublisherOptions options = quiet_options();
   options.exposition = exposition;
   options.log = [o = opened.get()](std::string_view line) { o->said += std::string(line) + "\n"; };
@@ -81,7 +81,7 @@ TEST(Auth, WithoutTheRightPasswordNothingIsShown) {
   TempDir dir;
   ExpositionOptions options = any_port();
   options.auth_file = put(dir, "auth", "prometheus:s3cret:with colon\n");
-  const auto opened = open(options);
+  const auto opened = serve(options);
   const std::string url = opened->publisher->url();
   EXPECT_EQ(opened->said, "");
   EXPECT_EQ(http_code(url), "401");
@@ -101,7 +101,7 @@ TEST(Auth, HeadersOfAnyKindAreRefusedAndSurvived) {
   TempDir dir;
   ExpositionOptions options = any_port();
   options.auth_file = put(dir, "auth", "u:p");
-  const auto opened = open(options);
+  const auto opened = serve(options);
   const std::string url = opened->publisher->url();
   for (const char* value : {"Basic", "Basic ", "Basic !!!!", "Basic =", "Basic ====", "Basic dTpw=",
                             "Basic dTp", "Basic d", "Basic \xff\xff\xff\xff", "Digest username=\"u\"",
@@ -127,7 +127,7 @@ TEST(Auth, AFileThatIsNoGoodClosesThePageAndLosesNothing) {
     ExpositionOptions options = any_port();
     options.auth_file = put(dir, "auth", bad.text);
     options.textfile_dir = dir.path();
-    const auto opened = open(options);
+    const auto opened = serve(options);
     EXPECT_EQ(opened->publisher->url(), "") << bad.text;
     EXPECT_NE(opened->said.find("metrics password file '" + options.auth_file + "': "), std::string::npos)
         << opened->said;
@@ -143,20 +143,20 @@ TEST(Auth, AFileThatCannotBeReadIsNamed) {
   TempDir dir;
   ExpositionOptions options = any_port();
   options.auth_file = dir.path() + "/absent";
-  EXPECT_NE(open(options)->said.find("'" + options.auth_file + "': No such file or directory; this process"),
+  EXPECT_NE(serve(options)->said.find("'" + options.auth_file + "': No such file or directory; this process"),
             std::string::npos);
   options.auth_file = dir.path();
-  EXPECT_NE(open(options)->said.find("Is a directory"), std::string::npos);
+  EXPECT_NE(serve(options)->said.find("Is a directory"), std::string::npos);
   if (geteuid() == 0) return;  // root may read everything
   options.auth_file = put(dir, "closed", "u:p", 0000);
-  EXPECT_NE(open(options)->said.find("Permission denied"), std::string::npos);
+  EXPECT_NE(serve(options)->said.find("Permission denied"), std::string::npos);
 }
 
 TEST(Auth, AFileThatEverybodyCanReadIsTold) {
   TempDir dir;
   ExpositionOptions options = any_port();
   options.auth_file = put(dir, "auth", "u:p", 0644);
-  const auto opened = open(options);
+  const auto opened = serve(options);
   EXPECT_NE(opened->said.find("can be read by every user (mode 644)"), std::string::npos) << opened->said;
   EXPECT_EQ(http_code(opened->publisher->url(), {"-u", "u:p"}), "200");
 }
@@ -168,7 +168,7 @@ TEST(Tls, CertificateAndKeyInOneFileOrTwo) {
     ExpositionOptions options = any_port();
     options.tls_certificate = one ? us.both : us.certificate;
     if (!one) options.tls_key = us.key;
-    const auto opened = open(options);
+    const auto opened = serve(options);
     const std::string url = opened->publisher->url();
     ASSERT_EQ(url.rfind("https://127.0.0.1:", 0), 0u) << url << opened->said;
     EXPECT_EQ(opened->said, "");
@@ -186,7 +186,7 @@ TEST(Tls, ConnectionsOfAnyKindAreSurvived) {
   const Identity127 us(dir);
   ExpositionOptions options = any_port();
   options.tls_certificate = us.both;
-  const auto opened = open(options);
+  const auto opened = serve(options);
   const std::string url = opened->publisher->url();
   const int port = port_of(url);
   for (int i = 0; i < 3; ++i) {
@@ -206,7 +206,7 @@ TEST(Tls, WithAPasswordToo) {
   ExpositionOptions options = any_port();
   options.tls_certificate = us.both;
   options.auth_file = put(dir, "auth", "prometheus:pass\r\n");
-  const auto opened = open(options);
+  const auto opened = serve(options);
   EXPECT_EQ(http_code(opened->publisher->url(), {"-k"}), "401");
   EXPECT_EQ(http_code(opened->publisher->url(), {"-k", "-u", "prometheus:pass"}), "200");
 }
@@ -216,9 +216,9 @@ TEST(Tls, PagesComeAndGo) {
   const Identity127 us(dir);
   ExpositionOptions options = any_port();
   options.tls_certificate = us.both;
-  const auto first = open(options);
+  const auto first = serve(options);
   for (int i = 0; i < 3; ++i) {
-    const auto next = open(options);
+    const auto next = serve(options);
     EXPECT_EQ(http_code(next->publisher->url(), {"-k"}), "200");
   }
   EXPECT_EQ(http_code(first->publisher->url(), {"-k"}), "200");
@@ -230,7 +230,7 @@ TEST(Tls, TheTargetFileSaysHttps) {
   ExpositionOptions options = any_port();
   options.tls_certificate = us.both;
   options.file_sd_dir = targets.path();
-  const auto opened = open(options);
+  const auto opened = serve(options);
   ASSERT_EQ(targets.files().size(), 1u) << opened->said;
   EXPECT_NE(read_file(targets.path() + "/" + targets.files()[0]).find("\"__scheme__\": \"https\""),
             std::string::npos);
@@ -245,7 +245,7 @@ std::string refusal(const std::string& certificate, const std::string& key = "",
   options.tls_key = key;
   options.tls_folder = folder;
   options.textfile_dir = pages.path();
-  const auto opened = open(options);
+  const auto opened = serve(options);
   EXPECT_EQ(opened->publisher->url(), "");
   EXPECT_EQ(pages.files().size(), 1u) << "the numbers are lost";
   return opened->said;
@@ -299,7 +299,7 @@ TEST(Tls, AnExpiredCertificateIsServedAndTold) {
   ExpositionOptions options = any_port();
   options.tls_certificate = old;
   options.tls_key = us.key;
-  const auto opened = open(options);
+  const auto opened = serve(options);
   EXPECT_NE(opened->said.find("'" + old + "' has expired"), std::string::npos) << opened->said;
   EXPECT_EQ(http_code(opened->publisher->url(), {"-k"}), "200");
 }
@@ -308,6 +308,15 @@ TEST(Tls, WithoutTheBridgeThereIsNoPageRatherThanACrash) {
   TempDir dir;
   const Identity127 us(dir);
   expect_said(refusal(us.both, "", dir.path()), {"TLS cannot be had", dir.path()});
+}
+
+// The reason for metrics/tls. Where this fails, the system's civetweb serves TLS with OpenSSL 3 by itself.
+TEST(Server, AloneDoesNotLiveThroughATlsConnection) {
+  TempDir dir;
+  const Identity127 us(dir);
+  const Outcome outcome = run_program({STEPGATE_TEST_CIVETWEB_ALONE, us.both}, "");
+  EXPECT_NE(outcome.status, 0) << "it served";
+  EXPECT_FALSE(outcome.status >= 40 && outcome.status <= 42) << outcome.status << ": " << outcome.output;
 }
 
 // What the refusal of IPv6 addresses says of Debian's civetweb. Where this fails, IPv6 can be allowed.

@@ -66,8 +66,9 @@ Prometheus::~Prometheus() {
 
 bool Prometheus::start() {
   port_ = free_port();
+  // Not left behind by a test that ctest kills.
   process_ = std::make_unique<Process>(std::vector<std::string>{
-      "prometheus", "--config.file=" + folder_.file("prometheus.yml"),
+      "setpriv", "--pdeathsig", "KILL", "prometheus", "--config.file=" + folder_.file("prometheus.yml"),
       "--storage.tsdb.path=" + folder_.file("data"),
       "--web.listen-address=127.0.0.1:" + std::to_string(port_), "--log.level=error"});
   return eventually([this] { return ready() || process_->ended(); }) && !process_->ended();
