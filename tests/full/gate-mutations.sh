@@ -111,9 +111,9 @@ mutate the-end-waits plugin/core/gate_step.cc 's/if \(device_\.immediate\(\)\) h
 mutate destroyed-in-flight plugin/core/gate.cc 's/if \(!device_\.immediate\(\) && control_ != nullptr && control_locked\(\)\) device_\.synchronize\(control_\);//' \
   gate_cuda_test 'CudaGateMemory.WaitsForItsWorkBeforeItFreesAnything'
 mutate a-failed-wait-counts-for-nothing "$order" 's/failed_ = true;  \/\/ its reductions are part/(void)0;  \/\/ its reductions are part/' \
-  gate_cuda_test 'CudaGateFaults.AnySingleDriverCall'
+  gate_cuda_test 'CudaGateFaults.AStreamThatCannotBeOrderedReleases'
 mutate a-failed-join-counts-for-nothing plugin/core/gate_step.cc 's/if \(!join_streams_locked\(s\)\) failed_ = true;/join_streams_locked(s);/' \
-  gate_cuda_test 'CudaGateFaults.AnySingleDriverCall'
+  gate_cuda_test 'CudaGateFaults.AStreamThatCannotBeOrderedReleases'
 shim=plugin/shim/forward.cc
 mutate scan-before-the-group-ends "$shim" 's/group\.depth == 0 \|\| result != ncclSuccess/true/' \
   shim_hooks_test '*Group*'

@@ -115,6 +115,29 @@ TEST(CudaGateFaults, AnySingleDriverCall) {
   EXPECT_GT(released, 0) << "no fault ever released anybody: the faults hit nothing";
 }
 
+// A stream with a gradient that cannot be put behind the step's begin, or the end behind it: nobody knows
+// what was read.
+TEST(CudaGateFaults, AStreamThatCannotBeOrderedReleases) {
+  for (const bool at_the_end : {false, true}) {
+    SCOPED_TRACE(at_the_end);
+    CudaWorld world({.ranks = 1});
+    world.run([&](CudaRank& r) {
+      r.declare("bucket", {0});
+      ASSERT_EQ(r.activate(), STEPGATE_OK) << gate::last_error();
+      const auto reduce = [&r] { r.reduce(0, r.side_stream()); };
+      r.begin();
+      r.fill(0, {1}, 0, r.side_stream());
+      if (at_the_end) reduce();
+      r.sync(r.side_stream());
+      r.standin().control().forget_calls();
+      r.standin().control().fail("cuStreamWaitEvent", 0, kInvalidValue, 1);
+      if (!at_the_end) reduce();
+      EXPECT_EQ(r.end_and_wait().status, STEPGATE_RELEASED);
+      r.standin().control().heal();
+    });
+  }
+}
+
 // The halves with the caller's array in device memory: no failing call makes the host read there.
 TEST(CudaGateFaults, AnySingleDriverCallBetweenTheHalves) {
   for (std::uint64_t index = 0; index < 60; index += kStride) {
