@@ -70,7 +70,7 @@ constexpr std::array<FamilyInfo, kFamilies> kTable = {{
     {Id::kRangesRescanned, "stepgate_ranges_rescanned_total", C, "", O,
      "Declared gradients scanned again because they were reduced more than once in a step."},
     {Id::kHooksMissed, "stepgate_hooks_missed_total", C, "cause", O,
-     "Reductions that the hooks could not see."},
+     "Ways to NCCL that the hooks do not see, once each, and calls noticed there."},
     {Id::kReductions, "stepgate_reductions_total", C, "op,handling", O,
      "Reductions issued by the job: scanned as gradients or passed through."},
     {Id::kScannedBytes, "stepgate_scanned_bytes_total", C, "phase", O, "Gradient bytes scanned."},

@@ -68,7 +68,7 @@ GateSeries::GateSeries(Registry& registry, const Labels& base, std::size_t bucke
       anomalies(named(series_, FamilyId::kAnomalies, "kind", kAnomalyKindNames)),
       ranges_missing(series_.counter(FamilyId::kRangesMissing)),
       ranges_rescanned(series_.counter(FamilyId::kRangesRescanned)),
-      hooks_missed(series_.counter(FamilyId::kHooksMissed, {{"cause", "unhooked"}})),
+      hooks_missed(named(series_, FamilyId::kHooksMissed, "cause", kMissCauseNames)),
       scanned(named(series_, FamilyId::kReductions, "op", kReductionOpNames, {{"handling", "scanned"}})),
       passed(named(series_, FamilyId::kReductions, "op", kReductionOpNames, {{"handling", "passed"}})),
       scanned_bytes(named(series_, FamilyId::kScannedBytes, "phase", kPhaseNames)),

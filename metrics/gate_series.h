@@ -76,7 +76,7 @@ class GateSeries {
   std::array<CounterRef*, kAnomalyKinds> anomalies;
   CounterRef& ranges_missing;
   CounterRef& ranges_rescanned;
-  CounterRef& hooks_missed;
+  std::array<CounterRef*, kMissCauses> hooks_missed;
   std::array<CounterRef*, kReductionOps> scanned;
   std::array<CounterRef*, kReductionOps> passed;
   std::array<CounterRef*, 2> scanned_bytes;

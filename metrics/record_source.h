@@ -77,6 +77,11 @@ inline constexpr std::size_t kReleaseReasons = 5;
 inline constexpr std::array<const char*, kReleaseReasons> kReleaseReasonNames = {
     "degraded", "contributors", "undecided", "divergence", "ended"};
 
+// Why hooks do not see calls of NCCL. The same order as plugin/survey/judge.h.
+inline constexpr std::size_t kMissCauses = 5;
+inline constexpr std::array<const char*, kMissCauses> kMissCauseNames = {"unhooked", "deepbind", "dlsym",
+                                                                         "hidden", "tail_call"};
+
 // Cumulative counts since the gate was created. Each only grows.
 struct Counters {
   std::array<std::uint64_t, kReductionOps> reductions_scanned{};
@@ -87,7 +92,7 @@ struct Counters {
   std::array<std::uint64_t, kReleaseReasons> enforce_released{};
   std::uint64_t ranges_missing = 0;
   std::uint64_t ranges_rescanned = 0;
-  std::uint64_t hooks_missed = 0;
+  std::array<std::uint64_t, kMissCauses> hooks_missed{};  // of the process: every gate shows the same
   std::uint64_t external_scale_changes = 0;
 };
 

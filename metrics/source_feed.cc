@@ -95,7 +95,7 @@ void SourceFeed::poll_counters() {
   advance(series_.released, now.enforce_released, before_.enforce_released);
   series_.ranges_missing.add(grown(now.ranges_missing, before_.ranges_missing));
   series_.ranges_rescanned.add(grown(now.ranges_rescanned, before_.ranges_rescanned));
-  series_.hooks_missed.add(grown(now.hooks_missed, before_.hooks_missed));
+  advance(series_.hooks_missed, now.hooks_missed, before_.hooks_missed);
   const std::uint64_t external_before = before_.external_scale_changes;
   before_ = now;
   if (series_.has_enforce()) {

@@ -7,8 +7,10 @@
 
 #include "integration/command/arguments.h"
 #include "integration/command/check/check.h"
+#include "integration/command/env/env.h"
 #include "integration/command/run/run.h"
 #include "integration/command/simulate.h"
+#include "integration/command/state/state.h"
 #include "integration/command/streams.h"
 
 namespace {
@@ -18,7 +20,9 @@ constexpr const char* kHelp =
     "\n"
     "  run -n N [options] -- program args   starts N local ranks with the plugin\n"
     "  simulate --rule R ... PATTERN        the loss scale after each step of a pattern\n"
-    "  check [--json]                       whether driver, devices, NCCL and this build fit\n"
+    "  check [--pid N | -- program args]    what fits, what is missing, whether the hooks catch a job\n"
+    "  env [torchrun | mpirun | srun]       what to export so that a launcher's ranks load the plugin\n"
+    "  state show [--json] FILE             what a saved state holds\n"
     "\n"
     "stepgate COMMAND --help tells more. stepgate --version prints the version.\n";
 
@@ -32,14 +36,16 @@ int print_alone(const char* text, const std::vector<std::string_view>& words) {
 int dispatch(const std::vector<std::string_view>& words) {
   using namespace stepgate::command;
   if (words.empty())
-    throw UsageError("a command is missing; allowed: run, simulate, check, --help, --version");
+    throw UsageError("a command is missing; allowed: run, simulate, check, env, state, --help, --version");
   const std::vector<std::string_view> rest(words.begin() + 1, words.end());
   if (words[0] == "run") return run_main(rest);
   if (words[0] == "simulate") return simulate_main(rest);
   if (words[0] == "check") return check_main(rest);
+  if (words[0] == "env") return env_main(rest);
+  if (words[0] == "state") return state_main(rest);
   if (words[0] == "--help" || words[0] == "-h" || words[0] == "help") return print_alone(kHelp, words);
   if (words[0] == "--version") return print_alone("stepgate " STEPGATE_COMMAND_VERSION "\n", words);
-  bad_value("the command", words[0], "run, simulate, check, --help, --version");
+  bad_value("the command", words[0], "run, simulate, check, env, state, --help, --version");
 }
 
 }  // namespace

@@ -14,7 +14,7 @@
 
 namespace stepgate {
 
-inline constexpr std::uint32_t kCoreAbi = 2;
+inline constexpr std::uint32_t kCoreAbi = 3;
 
 // The functions of one NCCL copy that the core calls itself. A null member: that copy lacks it.
 struct NcclTable {
@@ -38,6 +38,10 @@ struct ShimServices {
   // some of its own exports). Per thread, nestable.
   void (*enter_nccl)(void);
   void (*leave_nccl)(void);
+  // Ways to NCCL that the hooks do not see. Null members (tests): nothing is known of them.
+  void (*survey)(void) = nullptr;                // looks for some now; each is said and counted once
+  void (*unhooked)(const char* from) = nullptr;  // a communicator came up that no hook saw made
+  std::uint64_t (*misses_of)(std::uint32_t cause) = nullptr;  // so far; position in metrics::kMissCauseNames
 };
 
 enum class OpKind : std::uint32_t { kAllReduce = 0, kReduceScatter = 1, kReduce = 2 };
@@ -123,6 +127,7 @@ struct CoreTable {
   // Any other call wrote [data, data + bytes): statistics of ranges there are stale.
   void (*written)(const void* data, std::size_t bytes);
   const char* (*last_error)(void);
+  void (*warn)(const char* text);  // one line of the log, where mode and log level want it
 
 #define STEPGATE_MEMBER(name, parameters, arguments) stepgate_status(*name) parameters;
   STEPGATE_FORWARDED_FUNCTIONS(STEPGATE_MEMBER)

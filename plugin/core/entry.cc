@@ -51,6 +51,10 @@ void written(const void* data, std::size_t bytes) noexcept {
   if (process->active()) process->written(data, bytes);
 }
 
+void warn(const char* text) noexcept {
+  if (process->active()) process->warn(text);
+}
+
 CoreTable make_table() {
   CoreTable t{};
   t.abi = kCoreAbi;
@@ -63,6 +67,7 @@ CoreTable make_table() {
   t.settled = settled;
   t.written = written;
   t.last_error = last_error;
+  t.warn = warn;
   fill_api(&t);
   return t;
 }

@@ -127,7 +127,7 @@ class Gate final : public metrics::RecordSource {
                          std::uint64_t* lost) override;
   std::string range_name(std::uint32_t range) const override;
   void read_ranges(std::vector<RangeRecord>* out) override;
-  metrics::Counters counters() const override { return counters_.read(); }
+  metrics::Counters counters() const override;
 
   const std::string& name() const { return options_.name; }
 

@@ -12,10 +12,11 @@ namespace stepgate::gate {
 
 stepgate_status Gate::add_group(ncclComm_t comm) {
   const NcclTable* table = services_.table_of(comm);
+  if (table == nullptr && services_.unhooked != nullptr) services_.unhooked("stepgate_add_group");
   if (table == nullptr || table->AllReduce == nullptr || table->CommCount == nullptr) {
     return fail(STEPGATE_INVALID,
                 "stepgate_add_group: no hook has seen this communicator; it must be created through the "
-                "NCCL functions that the plugin intercepts");
+                "NCCL functions that the plugin intercepts (`stepgate check --pid` says why they are not)");
   }
   int version = 0;
   int world = 0;

@@ -236,4 +236,13 @@ void Gate::log_skip_locked(const StepRecord& r) {
   log_.warn(text);
 }
 
+metrics::Counters Gate::counters() const {
+  metrics::Counters all = counters_.read();
+  if (services_.misses_of == nullptr) return all;
+  for (std::uint32_t cause = 0; cause < metrics::kMissCauses; ++cause) {
+    all.hooks_missed[cause] = services_.misses_of(cause);
+  }
+  return all;
+}
+
 }  // namespace stepgate::gate

@@ -43,6 +43,7 @@ stepgate_status Process::create_gate(const stepgate_gate_config* config, Gate** 
     return fail(STEPGATE_INVALID, "stepgate_gate_create: " + configuration_error_);
   if (configuration_.mode == Mode::kOff)
     return fail(STEPGATE_OFF, "stepgate_gate_create: STEPGATE_MODE is off");
+  if (services_.survey != nullptr) services_.survey();  // the job's communicators are mostly there by now
   GateOptions options;
   std::string error;
   if (!gate_options(config, configuration_, &options, &error)) {
@@ -163,6 +164,14 @@ void Process::settled(ncclComm_t comm) noexcept {
 void Process::written(const void* data, std::size_t bytes) noexcept {
   const std::shared_lock lock(gates_mutex_);
   for (const auto& g : gates_) g->written(data, bytes);
+}
+
+void Process::warn(const char* text) noexcept {
+  try {
+    log().warn(text);
+  } catch (...) {
+    // Out of memory for a log line.
+  }
 }
 
 std::string Process::metrics_url() const {

@@ -50,6 +50,7 @@ class Process {
   void after(const Reduction& op, Outcome outcome) noexcept;
   void settled(ncclComm_t comm) noexcept;
   void written(const void* data, std::size_t bytes) noexcept;
+  void warn(const char* text) noexcept;
 
   std::string metrics_url() const;
   // At exit, in the process that made it: the page goes away, the file_sd target is removed.

@@ -18,16 +18,24 @@ Registry& registry() {
   return *all;
 }
 
-}  // namespace
-
-void remember_comm(ncclComm_t comm, const NcclCopy* copy) noexcept {
+void insert(ncclComm_t comm, const CommEntry& entry) noexcept {
   if (comm == nullptr) return;
   try {
     const std::unique_lock lock(registry().mutex);
-    registry().entries[comm] = {copy, 0};
+    registry().entries[comm] = entry;
   } catch (...) {
     // Out of memory: the communicator is looked up by its callers instead.
   }
+}
+
+}  // namespace
+
+void remember_comm(ncclComm_t comm, const NcclCopy* copy) noexcept {
+  insert(comm, {.copy = copy, .world = 0, .hooked = true});
+}
+
+void remember_unhooked(ncclComm_t comm, const NcclCopy* copy, survey::Cause cause) noexcept {
+  insert(comm, {.copy = copy, .world = 0, .hooked = false, .cause = cause});
 }
 
 void set_comm_world(ncclComm_t comm, int world) noexcept {

@@ -11,6 +11,7 @@
 #include "plugin/shim/comm_registry.h"
 #include "plugin/shim/guard.h"
 #include "plugin/shim/job_floats.h"
+#include "plugin/shim/misses.h"
 
 namespace stepgate::shim {
 namespace {
@@ -28,7 +29,14 @@ const NcclTable* table_of(ncclComm_t comm) {
   return entry.copy != nullptr ? &entry.copy->table : nullptr;
 }
 
-const ShimServices services = {kCoreAbi, sizeof(ShimServices), table_of, enter_nccl, leave_nccl};
+const ShimServices services = {kCoreAbi,
+                               sizeof(ShimServices),
+                               table_of,
+                               enter_nccl,
+                               leave_nccl,
+                               survey_process,
+                               [](const char* from) { note_unhooked(from); },
+                               misses_of};
 
 // The core stands beside the shim: no search path may hand us another build.
 std::string core_path() {

@@ -111,6 +111,17 @@ void after_reduction(const Reduction& op, ncclResult_t result) noexcept {
   }
 }
 
+void comm_asked(ncclComm_t comm, const CommEntry& entry, const NcclCopy& copy, const void* caller) noexcept {
+  if (comm == nullptr || entry.hooked) return;
+  if (!inside_copy(copy, caller)) {
+    if (entry.copy == nullptr) remember_comm(comm, &copy);
+  } else if (entry.copy != nullptr) {
+    count_miss(entry.cause);
+  } else {
+    remember_unhooked(comm, &copy, note_unhooked("NCCL itself"));
+  }
+}
+
 void comm_settled(ncclComm_t comm) noexcept {
   if (const CoreTable* core = listening_core()) core->settled(comm);
 }

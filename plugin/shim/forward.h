@@ -7,6 +7,7 @@
 #include "plugin/shim/comm_registry.h"
 #include "plugin/shim/core_loader.h"
 #include "plugin/shim/guard.h"
+#include "plugin/shim/misses.h"
 #include "plugin/shim/resolve.h"
 
 namespace stepgate::shim {
@@ -32,6 +33,9 @@ void comm_retiring(ncclComm_t comm) noexcept;
 // Around a reduction.
 void before_reduction(Reduction& op) noexcept;
 void after_reduction(const Reduction& op, ncclResult_t result) noexcept;
+// ncclCommGetAsyncError was called while no hook forwards a call: by the job, or by NCCL in the middle of a
+// call that the hooks did not see, as each of its calls does. entry: what was known of the communicator.
+void comm_asked(ncclComm_t comm, const CommEntry& entry, const NcclCopy& copy, const void* caller) noexcept;
 // Nothing is pending on a non-blocking communicator any more.
 void comm_settled(ncclComm_t comm) noexcept;
 // Some other call wrote the job's memory.

@@ -17,10 +17,10 @@ ncclResult_t guarded(F* call, Args... args) {
 
 }  // namespace
 
-// A creation: `comm` is where the new communicator lands.
-#define STEPGATE_CREATION(name, where, parameters, ...)                                   \
+// A creation. source: which NCCL copy is meant; where: the new communicator lands there.
+#define STEPGATE_CREATION(name, source, where, parameters, ...)                           \
   STEPGATE_HOOK ncclResult_t nccl##name parameters {                                      \
-    const NcclCopy* copy = resolve_copy(__builtin_return_address(0));                     \
+    const NcclCopy* copy = source;                                                        \
     if (copy == nullptr || copy->functions.name == nullptr) return missing("nccl" #name); \
     const bool nested = inside_nccl();                                                    \
     const ncclResult_t result = guarded(copy->functions.name, __VA_ARGS__);               \
@@ -28,19 +28,19 @@ ncclResult_t guarded(F* call, Args... args) {
     return result;                                                                        \
   }
 
-STEPGATE_CREATION(CommInitRank, comm, (ncclComm_t * comm, int nranks, ncclUniqueId commId, int rank), comm,
-                  nranks, commId, rank)
-STEPGATE_CREATION(CommInitRankConfig, comm,
+STEPGATE_CREATION(CommInitRank, resolve_copy(__builtin_return_address(0)), comm,
+                  (ncclComm_t * comm, int nranks, ncclUniqueId commId, int rank), comm, nranks, commId, rank)
+STEPGATE_CREATION(CommInitRankConfig, resolve_copy(__builtin_return_address(0)), comm,
                   (ncclComm_t * comm, int nranks, ncclUniqueId commId, int rank, ncclConfig_t* config), comm,
                   nranks, commId, rank, config)
-STEPGATE_CREATION(CommInitRankScalable, newcomm,
+STEPGATE_CREATION(CommInitRankScalable, resolve_copy(__builtin_return_address(0)), newcomm,
                   (ncclComm_t * newcomm, int nranks, int myrank, int nId, ncclUniqueId* commIds,
                    ncclConfig_t* config),
                   newcomm, nranks, myrank, nId, commIds, config)
-STEPGATE_CREATION(CommSplit, newcomm,
+STEPGATE_CREATION(CommSplit, copy_for(comm, __builtin_return_address(0)), newcomm,
                   (ncclComm_t comm, int color, int key, ncclComm_t* newcomm, ncclConfig_t* config), comm,
                   color, key, newcomm, config)
-STEPGATE_CREATION(CommShrink, newcomm,
+STEPGATE_CREATION(CommShrink, copy_for(comm, __builtin_return_address(0)), newcomm,
                   (ncclComm_t comm, int* excludeRanksList, int excludeRanksCount, ncclComm_t* newcomm,
                    ncclConfig_t* config, int shrinkFlags),
                   comm, excludeRanksList, excludeRanksCount, newcomm, config, shrinkFlags)
@@ -84,10 +84,13 @@ STEPGATE_PASS(RedOpDestroy, comm, (ncclRedOp_t op, ncclComm_t comm), op, comm)
 
 // The only word on when a non-blocking communicator's calls have been launched.
 STEPGATE_HOOK ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* asyncError) {
-  const NcclCopy* copy = copy_for(comm, __builtin_return_address(0));
+  const void* const caller = __builtin_return_address(0);
+  const CommEntry entry = find_comm(comm);
+  const NcclCopy* copy = entry.copy != nullptr ? entry.copy : resolve_copy(caller);
   if (copy == nullptr || copy->functions.CommGetAsyncError == nullptr)
     return missing("ncclCommGetAsyncError");
   const bool nested = inside_nccl();
+  if (!nested) comm_asked(comm, entry, *copy, caller);
   const ncclResult_t result = guarded(copy->functions.CommGetAsyncError, comm, asyncError);
   if (!nested && result == ncclSuccess && asyncError != nullptr && *asyncError == ncclSuccess) {
     comm_settled(comm);

@@ -56,7 +56,8 @@ struct NcclFunctions {
 // One NCCL copy in this process.
 struct NcclCopy {
   NcclFunctions functions{};
-  NcclTable table{};  // the part that the core sees
+  NcclTable table{};             // the part that the core sees
+  const void* object = nullptr;  // ld.so's entry of the object that it lives in
 };
 
 }  // namespace stepgate::shim

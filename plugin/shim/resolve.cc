@@ -8,6 +8,10 @@
 #include <cstdint>
 #include <list>
 #include <mutex>
+#include <string>
+
+#include "plugin/shim/guard.h"
+#include "plugin/shim/misses.h"
 
 namespace stepgate::shim {
 namespace {
@@ -76,6 +80,7 @@ class Copies {
     Known& k = known_.emplace_back();
     k.object = object;
     fill_copy(k.copy, handle);
+    k.copy.object = object;
     return &k.copy;
   }
 
@@ -126,7 +131,32 @@ void remember(const void* caller, const NcclCopy* copy) {
   }
 }
 
+// With several NCCL copies, the object that calls tells which is meant. One that calls no NCCL function is
+// not the caller: a wrapper whose last act was the call has left the stack to its own caller.
+void look_for_tail_call(const void* caller, const link_map* chosen) {
+  if (inside_nccl() || survey::nccl_copies_in_this_process() < 2) return;
+  const link_map* from = object_at(caller);
+  if (from == nullptr || from == chosen) return;
+  survey::LoadedObject object;
+  object.bias = from->l_addr;
+  object.dynamic = reinterpret_cast<survey::Address>(from->l_ld);
+  survey::ObjectSymbols symbols;
+  if (!survey::read_object(survey::OwnMemory(), object, &symbols) || !symbols.slots.empty()) return;
+  const bool named = from->l_name != nullptr && from->l_name[0] != '\0';
+  const std::string name = named ? from->l_name : "the program";
+  note_miss(survey::Cause::kTailCall, name,
+            "a call of NCCL seems to come from " + name +
+                ", which calls none: a wrapper passed it on as its "
+                "last act. Of the several NCCL copies here " +
+                std::string(chosen->l_name) +
+                " was taken; if that is wrong, compile the wrapper with -fno-optimize-sibling-calls");
+}
+
 }  // namespace
+
+bool inside_copy(const NcclCopy& copy, const void* caller) noexcept {
+  return object_at(caller) == copy.object;
+}
 
 const NcclCopy* resolve_copy(const void* caller) noexcept {
   if (const NcclCopy* copy = remembered(caller)) return copy;
@@ -134,7 +164,9 @@ const NcclCopy* resolve_copy(const void* caller) noexcept {
     const link_map* object = find_nccl(caller);
     if (object == nullptr || object == own_object()) return nullptr;
     const NcclCopy* copy = copies().of(object);
-    if (copy != nullptr) remember(caller, copy);
+    if (copy == nullptr) return nullptr;
+    look_for_tail_call(caller, object);
+    remember(caller, copy);
     return copy;
   } catch (...) {
     return nullptr;

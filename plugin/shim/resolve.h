@@ -17,4 +17,7 @@ namespace stepgate::shim {
 // call from an address costs some microseconds, later ones a table look-up.
 const NcclCopy* resolve_copy(const void* caller) noexcept;
 
+// `caller` is code of the copy itself: NCCL calls some of its own exports.
+bool inside_copy(const NcclCopy& copy, const void* caller) noexcept;
+
 }  // namespace stepgate::shim

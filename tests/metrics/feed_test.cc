@@ -147,7 +147,7 @@ TEST_F(Feed, CountersAddWhatGrewAndExternalChangesWaitForTheirFamily) {
     c.enforce_released[static_cast<std::size_t>(ReleaseReason::kDivergence)] = 1;
     c.ranges_missing = 5;
     c.ranges_rescanned = 6;
-    c.hooks_missed = 7;
+    c.hooks_missed = {7, 6, 5, 4, 3};
     c.external_scale_changes = 2;
   });
   page();
@@ -164,6 +164,8 @@ TEST_F(Feed, CountersAddWhatGrewAndExternalChangesWaitForTheirFamily) {
   EXPECT_EQ(sample(text, "stepgate_ranges_missing_total"), "5");
   EXPECT_EQ(sample(text, "stepgate_ranges_rescanned_total"), "6");
   EXPECT_EQ(sample(text, "stepgate_hooks_missed_total{cause=\"unhooked\"}"), "7");
+  EXPECT_EQ(sample(text, "stepgate_hooks_missed_total{cause=\"deepbind\"}"), "6");
+  EXPECT_EQ(sample(text, "stepgate_hooks_missed_total{cause=\"tail_call\"}"), "3");
   EXPECT_EQ(sample(text, "stepgate_loss_scale_changes_total{direction=\"external\"}"), "2");
 }
 

@@ -1,128 +1,76 @@
 #include "integration/command/check/check.h"
 
+#include <cstdlib>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <string>
 
-#include "collectives/device/cuda/driver.h"
-#include "integration/command/arguments.h"
-#include "integration/command/check/device_code.h"
 #include "integration/command/check/judge.h"
 #include "integration/command/check/look.h"
+#include "integration/command/check/options.h"
+#include "integration/command/check/port.h"
+#include "integration/command/check/report.h"
+#include "integration/command/check/trace.h"
 #include "integration/command/run/environment.h"
 #include "integration/command/streams.h"
 
 namespace stepgate::command {
 namespace {
 
-using nlohmann::json;
-
-constexpr const char* kHelp =
-    "usage: stepgate check [--json]\n"
-    "\n"
-    "Says whether this machine and this build fit: the plugin's files, the kernels that it carries, the "
-    "CUDA\n"
-    "driver, each device, NCCL. Nothing runs on a device. Exit status: 0 all fits (host memory alone is\n"
-    "fine), 1 something is wrong, 2 a wrong command line.\n"
-    "\n"
-    "  --json  the same for programs\n";
-
-struct Request {
-  bool help = false;
-  bool as_json = false;
-};
-
-Request read_request(const std::vector<std::string_view>& words) {
-  Request request;
-  Arguments arguments(words);
-  while (!arguments.done()) {
-    const bool is_option = arguments.at_option();
-    const std::string_view word = arguments.take();
-    if (is_option && (word == "--help" || word == "-h")) {
-      request.help = true;
-    } else if (is_option && word == "--json") {
-      arguments.no_value();
-      request.as_json = true;
-    } else {
-      bad_value("what follows check", word, "--json, --help");
-    }
+// As a launcher's rank would get it.
+std::vector<std::string> environment_with_plugin(const Installation& installation) {
+  Environment environment = Environment::inherited();
+  environment.append("LD_PRELOAD", library_to_preload("", installation));
+  if (!installation.sanitizer_runtime.empty()) {
+    environment.prepend("LD_PRELOAD", installation.sanitizer_runtime);
   }
-  return request;
+  for (const DefaultSetting& setting : safe_ucx_settings())
+    environment.set_default(setting.name, setting.value);
+  return environment.strings();
 }
 
-std::string table(const Findings& found, const std::vector<Line>& lines) {
-  std::string text = "StepGate " STEPGATE_COMMAND_VERSION "\n";
-  for (const Line& line : lines) {
-    std::string row = "  " + line.subject;
-    row.resize(16, ' ');
-    row += state_name(line.state);
-    row.resize(23, ' ');
-    text += row + line.text + "\n";
+Line ending_line(const TraceResult& result, double seconds) {
+  if (result.ended_by_us) {
+    return {"program", State::kNote,
+            "still ran after " + std::to_string(static_cast<int>(seconds)) + " s and was ended",
+            "give it more with --seconds if it had not made its communicators yet"};
   }
-  return text + "result: " + verdict(found, lines) + "\n";
+  if (result.status == 0) return {"program", State::kOk, "ended with status 0"};
+  return {"program", State::kNote, "ended with status " + std::to_string(result.status),
+          "see what it wrote above"};
 }
 
-json version_or_null(int version) {
-  return version == 0 ? json(nullptr) : json(device::cuda::version_text(version));
-}
-
-json library(const NcclLibrary& nccl) {
-  return {{"found", nccl.found},
-          {"path", nccl.path},
-          {"version", nccl.version == 0 ? json(nullptr) : json(nccl_version_text(nccl.version))}};
-}
-
-json devices(const Findings& found) {
-  json list = json::array();
-  for (const GpuDevice& gpu : found.driver.devices) {
-    list.push_back(
-        {{"ordinal", gpu.ordinal},
-         {"name", gpu.name},
-         {"capability", std::to_string(gpu.capability / 10) + "." + std::to_string(gpu.capability % 10)},
-         {"code", fitting_code(found.code, gpu.capability, found.driver.version)}});
-  }
-  return list;
-}
-
-std::string document(const Findings& found, const std::vector<Line>& lines) {
-  json checks = json::array();
-  for (const Line& line : lines) {
-    checks.push_back({{"subject", line.subject}, {"state", state_name(line.state)}, {"text", line.text}});
-  }
-  const json all = {
-      {"version", STEPGATE_COMMAND_VERSION},
-      {"ok", !anything_wrong(lines)},
-      {"result", verdict(found, lines)},
-      {"device_code",
-       {{"present", found.code.present},
-        {"cuda", version_or_null(found.code.cuda)},
-        {"architectures", found.code.architectures},
-        {"ptx", found.code.ptx == 0 ? json(nullptr) : json(found.code.ptx)}}},
-      {"driver",
-       {{"found", found.driver.found},
-        {"cuda", version_or_null(found.driver.version)},
-        {"kernel_module", found.driver.kernel_module},
-        {"error", found.driver.error}}},
-      {"devices", devices(found)},
-      {"nccl", library(found.nccl)},
-      {"host_nccl", library(found.host_nccl)},
-      {"checks", checks},
-  };
-  return all.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
+std::vector<ProcessFindings> look_at_processes(const CheckOptions& options, const Installation& installation,
+                                               std::vector<Line>* lines) {
+  if (options.pid != 0) return {look_at_process(options.pid)};
+  if (options.program.empty()) return {};
+  TraceResult result = trace_program(options.program, environment_with_plugin(installation), options.seconds);
+  lines->push_back(ending_line(result, options.seconds));
+  return std::move(result.processes);
 }
 
 }  // namespace
 
 int check_main(const std::vector<std::string_view>& words) {
-  const Request request = read_request(words);
-  if (request.help) {
-    print(kHelp);
+  const CheckOptions options = parse_check_options(words);
+  if (options.help) {
+    print(check_help());
     return 0;
   }
-  const std::filesystem::path plugin = find_installation().plugin;
+  const Installation installation = find_installation();
+  // First, for it forks: looking at the machine opens the driver.
+  std::vector<Line> process_lines;
+  const std::vector<ProcessFindings> processes = look_at_processes(options, installation, &process_lines);
+  // Looking at NCCL opens it here, and a shell may have the plugin preloaded into this command as well.
+  setenv("STEPGATE_MODE", "off", 1);
+  const std::filesystem::path plugin = installation.plugin;
   const Findings found = look_at_machine(plugin.parent_path().string());
-  const std::vector<Line> lines = judge(found);
-  print((request.as_json ? document(found, lines) : table(found, lines)).c_str());
+  std::vector<Line> lines = judge(found);
+  for (Line& line : look_at_port()) lines.push_back(std::move(line));
+  for (Line& line : process_lines) lines.push_back(std::move(line));
+  for (const ProcessFindings& process : processes) {
+    for (Line& line : judge_process(process, installation.plugin)) lines.push_back(std::move(line));
+  }
+  print((options.as_json ? document(found, lines, processes) : table(found, lines)).c_str());
   return anything_wrong(lines) ? 1 : 0;
 }
 

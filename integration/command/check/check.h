@@ -1,4 +1,5 @@
-// `stepgate check`: whether the driver, the devices, this build and NCCL fit each other.
+// `stepgate check`: whether the driver, the devices, this build and NCCL fit each other, and whether the
+// hooks catch what a process or a program calls.
 //
 // Thread: main. Order, lock: none. Ownership: nothing is kept.
 #pragma once

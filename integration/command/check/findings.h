@@ -19,6 +19,7 @@ struct Line {
   std::string subject;
   State state = State::kOk;
   std::string text;
+  std::string remedy = {};  // what to do, where something is to be done
 };
 
 // The kernels of this build, as the plugin carries them.

@@ -19,16 +19,17 @@ Line plugin_line(const Findings& found) {
   if (found.missing.empty()) return {"plugin", State::kOk, "in " + found.folder};
   std::string text = "not in " + found.folder + ":";
   for (const std::string& name : found.missing) text += " " + name;
-  return {"plugin", State::kWrong, text};
+  return {"plugin", State::kWrong, text, "build or unpack StepGate whole: its bin and lib side by side"};
 }
 
 Line code_line(const Findings& found) {
   const DeviceCode& code = found.code;
   if (!code.present && !found.missing.empty())
-    return {"device code", State::kNote, "unknown: no plugin to look into"};
+    return {"device code", State::kNote, "unknown: no plugin to look into", "see above"};
   if (!code.present) {
     const char* text = "none in this build (no nvcc, or STEPGATE_CUDA=OFF): host memory only";
-    return {"device code", has_gpu(found) ? State::kWrong : State::kNote, text};
+    return {"device code", has_gpu(found) ? State::kWrong : State::kNote, text,
+            "for GPUs build with a CUDA toolkit, -DSTEPGATE_CUDA=ON"};
   }
   std::string text = "CUDA " + version_text(code.cuda) + ":";
   for (const int architecture : code.architectures) text += " sm_" + std::to_string(architecture);
@@ -56,11 +57,17 @@ bool driver_too_old(const Findings& found) {
 
 Line driver_line(const Findings& found) {
   const CudaDriver& driver = found.driver;
-  if (!driver.found) return {"driver", State::kNote, "no libcuda.so.1 on this machine"};
-  if (driver.without_gpu) return {"driver", State::kNote, "libcuda.so.1 is here, but no device"};
-  if (!driver.error.empty()) return {"driver", State::kWrong, driver.error};
+  if (!driver.found)
+    return {"driver", State::kNote, "no libcuda.so.1 on this machine",
+            "nothing for host memory; for GPUs install NVIDIA's driver"};
+  if (driver.without_gpu)
+    return {"driver", State::kNote, "libcuda.so.1 is here, but no device",
+            "nothing for host memory; for GPUs see nvidia-smi, and that a container was given its devices"};
+  if (!driver.error.empty())
+    return {"driver", State::kWrong, driver.error, "repair the driver first, until nvidia-smi works"};
   if (driver_too_old(found)) {
-    return {"driver", State::kWrong, too_old_text(found)};
+    return {"driver", State::kWrong, too_old_text(found),
+            "update the driver, or build StepGate with an older CUDA toolkit"};
   }
   std::string text = "offers CUDA " + version_text(driver.version);
   if (!driver.kernel_module.empty()) text += " (kernel module " + driver.kernel_module + ")";
@@ -83,13 +90,16 @@ Line device_line(const Findings& found, const GpuDevice& gpu) {
   }
   line.state = State::kWrong;
   line.text += ": no kernels of this build fit it";
+  line.remedy = "build with a CUDA toolkit that knows this device";
   return line;
 }
 
 // A program of Python's brings an NCCL of its own, so that none here is no fault.
 Line nccl_line(const Findings& found) {
   if (!found.nccl.found) {
-    return {"nccl", State::kNote, "no libnccl.so.2 in the loader's search; a job may bring its own"};
+    return {"nccl", State::kNote, "no libnccl.so.2 in the loader's search; a job may bring its own",
+            "nothing where it does (stepgate check -- PROGRAM shows it); else put its folder into "
+            "LD_LIBRARY_PATH, or use stepgate run --nccl host"};
   }
   return {"nccl", State::kOk, nccl_version_text(found.nccl.version) + " at " + found.nccl.path};
 }
@@ -97,7 +107,8 @@ Line nccl_line(const Findings& found) {
 Line host_nccl_line(const Findings& found) {
   if (found.host_nccl.found) return {"host nccl", State::kOk, "at " + found.host_nccl.path};
   const State state = has_gpu(found) || found.nccl.found ? State::kNote : State::kWrong;
-  return {"host nccl", state, "not at " + found.host_nccl.path};
+  return {"host nccl", state, "not at " + found.host_nccl.path,
+          "build or unpack StepGate whole; GPU jobs do without it"};
 }
 
 }  // namespace

@@ -37,23 +37,16 @@ std::string new_run_id() {
   return id;
 }
 
-// "host" and "system" are names; anything else is a folder, or a file whose folder is meant.
-std::string nccl_folder(const RunOptions& options, const Installation& installation) {
-  std::string which = options.nccl;
-  if (which.empty()) which = machine_has_gpu() ? "system" : "host";
-  if (which == "system") return "";
-  if (which == "host") return existing(installation.host_nccl, "the host-memory NCCL");
-  return folder_of_nccl(which);
-}
-
 // UCX's own defaults take over signal handlers and patch mmap in the job. They have to be set before
 // exec: setting them later would race with the job's threads. What the caller has set stays.
+constexpr DefaultSetting kSafeUcx[] = {{"UCX_ERROR_SIGNALS", ""},
+                                       {"UCX_DEBUG_SIGNO", "0"},
+                                       {"UCX_HANDLE_ERRORS", "none"},
+                                       {"UCX_MEM_EVENTS", "n"},
+                                       {"UCX_WARN_UNUSED_ENV_VARS", "n"}};
+
 void make_ucx_safe(Environment& environment) {
-  environment.set_default("UCX_ERROR_SIGNALS", "");
-  environment.set_default("UCX_DEBUG_SIGNO", "0");
-  environment.set_default("UCX_HANDLE_ERRORS", "none");
-  environment.set_default("UCX_MEM_EVENTS", "n");
-  environment.set_default("UCX_WARN_UNUSED_ENV_VARS", "n");
+  for (const DefaultSetting& setting : kSafeUcx) environment.set_default(setting.name, setting.value);
   environment.set_default("UCX_MM_ERROR_HANDLING", "y");
   environment.set_default("UCX_KEEPALIVE_INTERVAL", "1s");
 }
@@ -66,9 +59,7 @@ std::string preloadable(const std::string& path) {
 }
 
 void preload_plugin(Environment& environment, const RunOptions& options, const Installation& installation) {
-  const bool own = options.plugin_path.empty();
-  environment.prepend("LD_PRELOAD", preloadable(own ? existing(installation.plugin, "the plugin")
-                                                    : checked_plugin(options.plugin_path)));
+  environment.prepend("LD_PRELOAD", library_to_preload(options.plugin_path, installation));
   // A sanitizer's runtime has to come before everything that it watches.
   if (!installation.sanitizer_runtime.empty()) {
     environment.prepend("LD_PRELOAD", installation.sanitizer_runtime);
@@ -92,10 +83,31 @@ void Environment::prepend(const std::string& name, const std::string& value) {
   list = list.empty() ? value : value + ":" + list;
 }
 
+void Environment::append(const std::string& name, const std::string& value) {
+  std::string& list = values_[name];
+  if ((":" + list + ":").find(":" + value + ":") != std::string::npos) return;
+  list = list.empty() ? value : list + ":" + value;
+}
+
 std::vector<std::string> Environment::strings() const {
   std::vector<std::string> result;
   for (const auto& [name, value] : values_) result.push_back(name + "=" + value);
   return result;
+}
+
+std::span<const DefaultSetting> safe_ucx_settings() {
+  return kSafeUcx;
+}
+
+// "host" and "system" are names; anything else is a folder, or a file whose folder is meant.
+std::string nccl_folder(const std::string& which, const Installation& installation) {
+  if (which == "system") return "";
+  if (which == "host") return existing(installation.host_nccl, "the host-memory NCCL");
+  return folder_of_nccl(which);
+}
+
+std::string library_to_preload(const std::string& path, const Installation& installation) {
+  return preloadable(path.empty() ? existing(installation.plugin, "the plugin") : checked_plugin(path));
 }
 
 bool machine_has_gpu() {
@@ -120,7 +132,8 @@ Environment shared_environment(const RunOptions& options, const Installation& in
   environment.set_default("STEPGATE_RUN_ID", new_run_id());
   if (!options.mode.empty()) environment.set("STEPGATE_MODE", options.mode);
   make_ucx_safe(environment);
-  const std::string nccl = nccl_folder(options, installation);
+  const std::string which = !options.nccl.empty() ? options.nccl : machine_has_gpu() ? "system" : "host";
+  const std::string nccl = nccl_folder(which, installation);
   if (!nccl.empty()) environment.prepend("LD_LIBRARY_PATH", nccl);
   for (const auto& [name, value] : options.settings) environment.set(name, value);
   if (options.plugin) preload_plugin(environment, options, installation);

@@ -27,24 +27,6 @@ bool is_reserved(std::string_view name) {
   return false;
 }
 
-std::pair<std::string, std::string> parse_setting(std::string_view text) {
-  const std::size_t equals = text.find('=');
-  if (equals == std::string_view::npos || !is_variable_name(text.substr(0, equals))) {
-    bad_value("--set", text, "NAME=VALUE with a name of letters, digits and _");
-  }
-  if (is_reserved(text.substr(0, equals))) {
-    bad_value("--set", text, "any name but RANK, LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE and LD_PRELOAD");
-  }
-  return {std::string(text.substr(0, equals)), std::string(text.substr(equals + 1))};
-}
-
-std::string parse_mode(std::string_view text) {
-  if (text != "off" && text != "observe" && text != "enforce") {
-    bad_value("--mode", text, "off, observe, enforce");
-  }
-  return std::string(text);
-}
-
 double parse_grace(std::string_view text) {
   const double seconds = parse_number("--grace", text);
   if (!(seconds >= 0 && seconds <= 3600)) bad_value("--grace", text, "seconds from 0 to 3600");
@@ -87,6 +69,24 @@ void check_together(const RunOptions& options) {
 }
 
 }  // namespace
+
+std::pair<std::string, std::string> parse_setting(std::string_view text) {
+  const std::size_t equals = text.find('=');
+  if (equals == std::string_view::npos || !is_variable_name(text.substr(0, equals))) {
+    bad_value("--set", text, "NAME=VALUE with a name of letters, digits and _");
+  }
+  if (is_reserved(text.substr(0, equals))) {
+    bad_value("--set", text, "any name but RANK, LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE and LD_PRELOAD");
+  }
+  return {std::string(text.substr(0, equals)), std::string(text.substr(equals + 1))};
+}
+
+std::string parse_mode(std::string_view text) {
+  if (text != "off" && text != "observe" && text != "enforce") {
+    bad_value("--mode", text, "off, observe, enforce");
+  }
+  return std::string(text);
+}
 
 RunOptions parse_run_options(const std::vector<std::string_view>& words) {
   RunOptions options;

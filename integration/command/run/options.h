@@ -22,6 +22,10 @@ struct RunOptions {
   bool help = false;
 };
 
+// Values of options that other commands share. Throw UsageError.
+std::string parse_mode(std::string_view text);
+std::pair<std::string, std::string> parse_setting(std::string_view text);
+
 // Throws UsageError.
 RunOptions parse_run_options(const std::vector<std::string_view>& words);
 const char* run_help() noexcept;

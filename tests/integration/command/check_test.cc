@@ -1,6 +1,10 @@
 // `stepgate check`, in an installation of its own whose plugin carries whatever kernels a test says.
+#include <arpa/inet.h>
 #include <dlfcn.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -56,6 +60,12 @@ class Check : public testing::Test {
       if (line.at("subject") == subject) return line.at("state");
     }
     return "no such line";
+  }
+  static std::string remedy_of(const json& all, const std::string& subject) {
+    for (const json& line : all.at("checks")) {
+      if (line.at("subject") == subject && line.at("remedy").is_string()) return line.at("remedy");
+    }
+    return "";
   }
 
  private:
@@ -180,11 +190,92 @@ TEST_F(Check, NcclThatAProgramWouldGet) {
   EXPECT_TRUE(all.at("nccl").at("version").is_string());
 }
 
+// A port that is taken while the test runs.
+class TakenPort {
+ public:
+  TakenPort() : fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in where{};
+    where.sin_family = AF_INET;
+    where.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof where;
+    auto* address = reinterpret_cast<sockaddr*>(&where);
+    if (bind(fd_, address, size) != 0 || listen(fd_, 1) != 0 || getsockname(fd_, address, &size) != 0) {
+      ADD_FAILURE() << "no port";
+    }
+    number_ = ntohs(where.sin_port);
+  }
+  TakenPort(const TakenPort&) = delete;
+  TakenPort& operator=(const TakenPort&) = delete;
+  ~TakenPort() { close(fd_); }
+  std::string number() const { return std::to_string(number_); }
+
+ private:
+  int fd_;
+  int number_ = 0;
+};
+
+TEST_F(Check, PortIsFreeOrTaken) {
+  use_driver(STEPGATE_STANDIN_CUDA);
+  std::string port;
+  {
+    const TakenPort taken;
+    port = taken.number();
+    const json all = document({{"STEPGATE_METRICS_PORT", port}}, 0);
+    EXPECT_EQ(state_of(all, "port"), "note");
+    EXPECT_NE(remedy_of(all, "port").find("STEPGATE_METRICS_FILE_SD_DIR"), std::string::npos);
+  }
+  EXPECT_EQ(state_of(document({{"STEPGATE_METRICS_PORT", port}}, 0), "port"), "ok");
+  EXPECT_EQ(state_of(document({{"STEPGATE_METRICS_PORT", "0"}}, 0), "port"), "ok");
+  EXPECT_EQ(state_of(document({{"STEPGATE_METRICS", "off"}}, 0), "port"), "note");
+}
+
+TEST_F(Check, PortOfAnyLocalRankCounts) {
+  use_driver(STEPGATE_STANDIN_CUDA);
+  const TakenPort taken;
+  const std::string first = std::to_string(std::stoi(taken.number()) - 1);
+  const Variables two = {{"STEPGATE_METRICS_PORT", first}, {"LOCAL_WORLD_SIZE", "2"}};
+  EXPECT_EQ(state_of(document(two, 0), "port"), "note");
+}
+
+TEST_F(Check, AddressAndPortThatThePluginRefusesAreWrong) {
+  use_driver(STEPGATE_STANDIN_CUDA);
+  for (const Variables& v :
+       {Variables{{"STEPGATE_METRICS_PORT", "65536"}}, Variables{{"STEPGATE_METRICS_ADDR", "example.org"}},
+        Variables{{"STEPGATE_METRICS_ADDR", "192.0.2.1"}},
+        Variables{{"STEPGATE_METRICS_PORT", "0"}, {"LOCAL_WORLD_SIZE", "none"}}}) {
+    const json all = document(v, 1);
+    EXPECT_EQ(state_of(all, "port"), "wrong") << all.dump(2);
+    EXPECT_NE(remedy_of(all, "port"), "");
+  }
+}
+
+// Whatever is not well says what to do about it.
+TEST_F(Check, EveryNoteAndFaultHasARemedy) {
+  fs::remove(at("lib/libstepgate_ucx.so"));
+  fs::remove(at("lib/hostnccl/libnccl.so.2"));
+  carry("no kernels");
+  write("driver/libcuda.so.1", "no library");
+  for (const Variables& v : {Variables{}, Variables{{"STEPGATE_METRICS", "off"}}}) {
+    const json all = document(v, 1);
+    for (const json& line : all.at("checks")) {
+      EXPECT_EQ(line.at("remedy").is_null(), line.at("state") == "ok") << line;
+    }
+  }
+  EXPECT_NE(check().out.find("-> build or unpack StepGate whole"), std::string::npos);
+}
+
 TEST_F(Check, WrongWordsAreRefused) {
-  for (const char* word : {"--jason", "more", "--json=yes"}) {
+  for (const char* word : {"--jason", "more", "--json=yes", "--pid=0", "--pid=x"}) {
     const Outcome o = check({}, {word});
     EXPECT_EQ(o.status, 2) << word;
     EXPECT_NE(o.err.find("allowed"), std::string::npos) << o.err;
+  }
+  for (const std::vector<std::string>& words : {std::vector<std::string>{"--"},
+                                                {"--pid"},
+                                                {"--pid", "1", "--", "true"},
+                                                {"--seconds", "1"},
+                                                {"--seconds", "0", "--", "true"}}) {
+    EXPECT_EQ(check({}, words).status, 2) << words[0];
   }
   EXPECT_EQ(check({}, {"--help"}).status, 0);
 }
