@@ -3,9 +3,9 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <memory>
+#include <vector>
 
 #include "collectives/ucx/deadline.h"
 #include "collectives/ucx/strand.h"
@@ -58,7 +58,7 @@ class Operation {
   const int rank_;
   const Numbering numbering_;
   const Plan plan_;
-  std::deque<std::unique_ptr<Running>> running_;
+  std::vector<std::unique_ptr<Running>> running_;
   uint32_t next_ = 0;
   uint64_t moves_ = 0;
   Failure failure_;

@@ -37,7 +37,9 @@ class Lane {
       : fabric_(fabric),
         rank_(rank),
         tag_(uint64_t{numbering.of_pair} << 63 | uint64_t{numbering.sequence & 0x7ffffu} << 44 |
-             uint64_t{lane & 0xffffu} << 28) {}
+             uint64_t{lane & 0xffffu} << 28) {
+    posted_.reserve(kUsual);
+  }
 
   void send(int to, const void* data, size_t bytes, uint32_t step);
   void receive(int from, void* data, size_t bytes, uint32_t step);
@@ -72,6 +74,8 @@ class Lane {
   }
   bool finished(Posted& posted);
   void judge(const Posted& posted);
+
+  static constexpr size_t kUsual = 2;  // messages at a time: one allocation, not two
 
   Fabric& fabric_;
   const int rank_;

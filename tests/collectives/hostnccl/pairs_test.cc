@@ -1,4 +1,5 @@
-// Gather, scatter, all-to-all, send and receive through the built library: 1 to 8 ranks, all types.
+// Gather, scatter, all-to-all, send and receive through the built library: 1 to 8 ranks, types of every
+// width.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -11,6 +12,8 @@ namespace stepgate::hostnccl::test {
 namespace {
 
 constexpr std::size_t kCounts[] = {1, 13, 20011};
+// One of each width: nothing here computes. (hostnccl_conformance moves all types.)
+constexpr ncclDataType_t kWidths[] = {ncclFloat8e4m3, ncclBfloat16, ncclInt32, ncclFloat64};
 constexpr double kNobodyWroteThis = 1;
 
 class Pairs : public testing::TestWithParam<int> {
@@ -39,7 +42,7 @@ void expect_from(const TypedBuffer& buffer, std::size_t at, std::size_t count, n
 
 TEST_P(Pairs, GatherToEveryRootApartAndInPlace) {
   run_ranks(size(), [&](int rank, ncclComm_t comm) {
-    for (const ncclDataType_t type : kTypes) {
+    for (const ncclDataType_t type : kWidths) {
       for (const std::size_t count : kCounts) {
         for (int root = 0; root < size(); root += 3) {
           const auto place = static_cast<std::size_t>(rank) * count;
@@ -65,7 +68,7 @@ TEST_P(Pairs, GatherToEveryRootApartAndInPlace) {
 
 TEST_P(Pairs, ScatterFromEveryRootApartAndInPlace) {
   run_ranks(size(), [&](int rank, ncclComm_t comm) {
-    for (const ncclDataType_t type : kTypes) {
+    for (const ncclDataType_t type : kWidths) {
       for (const std::size_t count : kCounts) {
         for (int root = 0; root < size(); root += 3) {
           const auto place = static_cast<std::size_t>(rank) * count;
@@ -89,7 +92,7 @@ TEST_P(Pairs, ScatterFromEveryRootApartAndInPlace) {
 
 TEST_P(Pairs, AlltoAllTransposes) {
   run_ranks(size(), [&](int rank, ncclComm_t comm) {
-    for (const ncclDataType_t type : kTypes) {
+    for (const ncclDataType_t type : kWidths) {
       for (const std::size_t count : kCounts) {
         TypedBuffer in(type, count * ranks());
         TypedBuffer out(type, count * ranks());
@@ -106,7 +109,7 @@ TEST_P(Pairs, AlltoAllTransposes) {
 // Every rank to every rank, itself too, in one group; receives named before sends by every second rank.
 TEST_P(Pairs, SendAndRecvBothWaysInOneGroup) {
   run_ranks(size(), [&](int rank, ncclComm_t comm) {
-    for (const ncclDataType_t type : kTypes) {
+    for (const ncclDataType_t type : kWidths) {
       for (const std::size_t count : kCounts) {
         TypedBuffer in(type, count * ranks());
         TypedBuffer out(type, count * ranks());

@@ -59,7 +59,7 @@ TEST_P(PreMulSum, MultipliesEachRanksShareByItsOwnScalar) {
         EXPECT_GE(op, ncclNumOps);
         // An immediate one has been read by now.
         if (residence == ncclScalarHostImmediate) scalar.set(0, 7);
-        for (const std::size_t count : {std::size_t{1}, std::size_t{13}, std::size_t{20011}}) {
+        for (const std::size_t count : {std::size_t{1}, std::size_t{9001}}) {
           TypedBuffer in = values(type, rank, count);
           const TypedBuffer before = in;
           TypedBuffer out(type, count);

@@ -1,6 +1,7 @@
 #include "tests/collectives/hostnccl/typed_buffer.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 
@@ -101,7 +102,9 @@ bool is_fp8(ncclDataType_t type) {
   return type == ncclFloat8e4m3 || type == ncclFloat8e5m2;
 }
 
-double from_fp8(ncclDataType_t type, std::uint8_t bits) {
+namespace {
+
+double decode_fp8(ncclDataType_t type, std::uint8_t bits) {
   const bool e4m3 = type == ncclFloat8e4m3;
   const int mantissa_bits = e4m3 ? 3 : 2;
   const int bias = e4m3 ? 7 : 15;
@@ -113,6 +116,21 @@ double from_fp8(ncclDataType_t type, std::uint8_t bits) {
   if (!e4m3 && magnitude == 0x7c) return sign * HUGE_VAL;
   const int implicit = exponent == 0 ? 0 : 1 << mantissa_bits;
   return sign * std::ldexp(implicit + mantissa, std::max(exponent, 1) - bias - mantissa_bits);
+}
+
+std::array<double, 256> decoded(ncclDataType_t type) {
+  std::array<double, 256> values;
+  for (std::size_t bits = 0; bits < values.size(); ++bits)
+    values[bits] = decode_fp8(type, static_cast<std::uint8_t>(bits));
+  return values;
+}
+
+}  // namespace
+
+double from_fp8(ncclDataType_t type, std::uint8_t bits) {
+  static const std::array<double, 256> e4m3 = decoded(ncclFloat8e4m3);
+  static const std::array<double, 256> e5m2 = decoded(ncclFloat8e5m2);
+  return (type == ncclFloat8e4m3 ? e4m3 : e5m2)[bits];
 }
 
 std::uint8_t to_fp8(ncclDataType_t type, double value) {

@@ -132,7 +132,7 @@ TEST_P(Flight, AMismatchOfCountsIsAnErrorNotAHang) {
 TEST_P(Flight, ArgumentsAreRefusedAndTheWorldIsUnharmed) {
   run_ranks(2, setting(), [](Rank& rank) {
     float value = 1;
-    EXPECT_EQ(rank.allreduce(&value, &value, 1, static_cast<sgt_type>(10), SGT_SUM).status, SGT_INVALID);
+    EXPECT_EQ(rank.allreduce(&value, &value, 1, static_cast<sgt_type>(12), SGT_SUM).status, SGT_INVALID);
     EXPECT_EQ(rank.allreduce(&value, &value, 1, SGT_FLOAT32, static_cast<sgt_reduction>(5)).status,
               SGT_INVALID);
     EXPECT_EQ(rank.allreduce(nullptr, &value, 1, SGT_FLOAT32, SGT_SUM).status, SGT_INVALID);

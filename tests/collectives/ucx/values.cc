@@ -1,6 +1,7 @@
 #include "tests/collectives/ucx/values.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -88,7 +89,9 @@ uint16_t to_bfloat(float value) {
   return below % 2 == 0 ? below : above;
 }
 
-double from_fp8(sgt_type type, uint8_t bits) {
+namespace {
+
+double decode_fp8(sgt_type type, uint8_t bits) {
   const bool e4m3 = type == SGT_FLOAT8E4M3;
   const int mantissa_bits = e4m3 ? 3 : 2, bias = e4m3 ? 7 : 15;
   const int magnitude = bits & 0x7f;
@@ -98,6 +101,20 @@ double from_fp8(sgt_type type, uint8_t bits) {
   if (!e4m3 && magnitude == 0x7c) return sign * HUGE_VAL;
   const int implicit = exponent == 0 ? 0 : 1 << mantissa_bits;
   return sign * std::ldexp(implicit + mantissa, std::max(exponent, 1) - bias - mantissa_bits);
+}
+
+std::array<double, 256> decoded(sgt_type type) {
+  std::array<double, 256> values;
+  for (size_t bits = 0; bits < values.size(); ++bits)
+    values[bits] = decode_fp8(type, static_cast<uint8_t>(bits));
+  return values;
+}
+
+}  // namespace
+
+double from_fp8(sgt_type type, uint8_t bits) {
+  static const std::array<double, 256> e4m3 = decoded(SGT_FLOAT8E4M3), e5m2 = decoded(SGT_FLOAT8E5M2);
+  return (type == SGT_FLOAT8E4M3 ? e4m3 : e5m2)[bits];
 }
 
 uint8_t to_fp8(sgt_type type, double value) {
