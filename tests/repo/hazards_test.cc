@@ -69,7 +69,7 @@ std::set<std::string> tests_of_this_tree() {
       continue;
     const std::string name = line.substr(colon + 2);
     names.insert(name);
-    names.insert(without_parameters(name.substr(0, name.find(" "))));
+    names.insert(without_parameters(name.substr(0, name.find(' '))));
   }
   return names;
 }
@@ -93,7 +93,7 @@ bool exists(const std::string& name, const std::set<std::string>& tests,
   if (tests.contains(name)) return true;
   const std::size_t dot = name.find('.');
   if (tests.contains(name.substr(0, dot) + "_NOT_BUILT")) return sources.contains(name.substr(dot + 1));
-  return name.find('/') != std::string::npos && fs::exists(source_root() / name);
+  return fs::is_regular_file(source_root() / name);
 }
 
 TEST(Hazards, EveryRowNamesWhatHoldsItAndThatExists) {

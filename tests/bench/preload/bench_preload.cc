@@ -55,7 +55,7 @@ Options parse(int argc, char** argv) {
       fail("allowed: --pairs N, --program PATH; given: " + name);
     }
     if (name == "--program") options.program = argv[i + 1];
-    if (name == "--pairs") options.pairs = std::atoi(argv[i + 1]);
+    if (name == "--pairs") options.pairs = static_cast<int>(std::strtol(argv[i + 1], nullptr, 10));
   }
   if (options.pairs < 1 || options.pairs > 100000) fail("--pairs: allowed: 1 to 100000");
   return options;

@@ -49,14 +49,15 @@ class Consumer : public testing::Test {
   void build_project() const {
     const Outcome configured =
         run({CONSUMER_TEST_CMAKE, "-S", kProject, "-B", built(""), "-DCMAKE_PREFIX_PATH=" + prefix(),
-             "-DCMAKE_C_COMPILER=" CONSUMER_TEST_CC, "-DCMAKE_CXX_COMPILER=" CONSUMER_TEST_CXX});
+             std::string("-DCMAKE_C_COMPILER=") + CONSUMER_TEST_CC,
+             std::string("-DCMAKE_CXX_COMPILER=") + CONSUMER_TEST_CXX});
     ASSERT_EQ(configured.status, 0) << configured.out << configured.err;
     const Outcome made = run({CONSUMER_TEST_CMAKE, "--build", built("")});
     ASSERT_EQ(made.status, 0) << made.out << made.err;
   }
   // One of the project's C files, with nothing but pkg-config to say how.
   std::string by_pkg_config(const std::string& name) const {
-    const std::string program = folder_.file(name);
+    std::string program = folder_.file(name);
     const std::string command = CONSUMER_TEST_CC " -std=c99 -pedantic -Wall -Wextra -Werror " + kProject +
                                 "/" + name + ".c -o " + program + " $(pkg-config --cflags --libs stepgate)" +
                                 " -Wl,-rpath,$(pkg-config --variable=libdir stepgate)";

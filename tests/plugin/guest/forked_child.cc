@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <utility>
 #include <vector>
@@ -24,11 +25,10 @@ void protect_shared_memory() {
   std::vector<std::pair<unsigned long, unsigned long>> shared;
   char line[4096];
   while (std::fgets(line, sizeof line, maps) != nullptr) {
-    unsigned long from = 0, to = 0;
-    char rights[5] = "";
-    if (std::sscanf(line, "%lx-%lx %4s", &from, &to, rights) == 3 && std::strcmp(rights, "rw-s") == 0) {
-      shared.emplace_back(from, to);
-    }
+    char* at = line;
+    const unsigned long from = std::strtoul(at, &at, 16);  // "FROM-TO RIGHTS ..."
+    const unsigned long to = std::strtoul(at + 1, &at, 16);
+    if (std::strncmp(at, " rw-s", 5) == 0) shared.emplace_back(from, to);
   }
   std::fclose(maps);
   for (const auto& [from, to] : shared) {

@@ -26,7 +26,7 @@ int connect_to(const std::string& url) {
   const std::size_t colon = url.rfind(':');
   sockaddr_in to{};
   to.sin_family = AF_INET;
-  to.sin_port = htons(static_cast<std::uint16_t>(std::atoi(url.c_str() + colon + 1)));
+  to.sin_port = htons(static_cast<std::uint16_t>(std::strtol(url.c_str() + colon + 1, nullptr, 10)));
   to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   need(connect(fd, reinterpret_cast<sockaddr*>(&to), sizeof to) == 0, "connect to " + url);

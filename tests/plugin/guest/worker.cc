@@ -25,13 +25,17 @@ constexpr Mode kModes[] = {
     {"setuid", stepgate::test::mode_setuid},
 };
 
+int number(const char* text) {
+  return static_cast<int>(std::strtol(text, nullptr, 10));
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   alarm(90);
   for (const Mode& mode : kModes) {
     if (argc == 5 && std::strcmp(argv[1], mode.name) == 0) {
-      return mode.run({argv[2], std::atoi(argv[3]), std::atoi(argv[4])});
+      return mode.run({argv[2], number(argv[3]), number(argv[4])});
     }
   }
   std::printf("usage: guest_worker MODE FOLDER RANK WORLD\n");
