@@ -86,7 +86,7 @@ try() {
   wrong=$(judge "$(version_code "$version")")
   [[ $status == 0 ]] || wrong="exit status $status"$'\n'$wrong
   if [[ -n $wrong ]]; then
-    printf '  %s %s: FAILED\n%s\n' "$package" "$version" "$(sed 's/^/    /' <<<"$wrong")"
+    printf '  %s %s: FAILED\n    %s\n' "$package" "$version" "${wrong//$'\n'/$'\n    '}"
     return 1
   fi
   echo "  $package $version: ok, lacks $(awk '$3 == "direct=absent" { printf "%s ", $1; n++ }
