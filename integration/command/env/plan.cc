@@ -81,7 +81,7 @@ bool holds(const std::string& list, const std::string& item) {
 
 std::string joined(const EnvVariable& v, const Environment& environment) {
   bool found = false;
-  const std::string now = value_of(environment, v.name, &found);
+  std::string now = value_of(environment, v.name, &found);
   if (v.kind == Kind::kSet) return v.value;
   if (v.kind == Kind::kDefault) return found ? now : v.value;
   if (now.empty()) return v.value;
