@@ -19,10 +19,11 @@ enum class AnomalyKind : std::size_t {
   kScaleFloor = 3,
   kConsecutiveSkips = 4,
   kDivergence = 5,
+  kSilentRank = 6,  // of the plane, on rank 0
 };
-inline constexpr std::size_t kAnomalyKinds = 6;
+inline constexpr std::size_t kAnomalyKinds = 7;
 inline constexpr std::array<const char*, kAnomalyKinds> kAnomalyKindNames = {
-    "overflow", "nan", "underflow", "scale_floor", "consecutive_skips", "divergence"};
+    "overflow", "nan", "underflow", "scale_floor", "consecutive_skips", "divergence", "silent_rank"};
 
 inline constexpr std::uint32_t kNoRange = 0xffffffffu;
 

@@ -55,8 +55,21 @@ enum class FamilyId : std::size_t {
   kDivergence,
   kPluginErrors,
   kEventsDropped,
+  kJobRestarts,
+  kJobRanksUp,
+  kJobRanksSilent,
+  kJobLastStep,
+  kJobLossScale,
+  kJobOffendersDropped,
+  kRankUp,
+  kRankSilentSeconds,
+  kRankLastStep,
+  kRankLossScale,
+  kRankEnforcing,
+  kRankSkipped,
+  kRankNonfinite,
 };
-inline constexpr std::size_t kFamilies = 37;
+inline constexpr std::size_t kFamilies = 50;
 
 struct FamilyInfo {
   FamilyId id;

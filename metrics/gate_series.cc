@@ -84,6 +84,9 @@ void GateSeries::set_identity(const Identity& who) {
   const Labels job = {{"job_name", label_text(who.job_name)},
                       {"run_id", label_text(who.run_id)},
                       {"world_size", std::to_string(who.world)}};
+  if (who.torchelastic_restarts)
+    restarts("torchelastic").set(static_cast<double>(*who.torchelastic_restarts));
+  if (who.slurm_restarts) restarts("slurm").set(static_cast<double>(*who.slurm_restarts));
   if (build_info_ == nullptr) {
     build_info_ = &series_.gauge(FamilyId::kBuildInfo, build);
     job_info_ = &series_.gauge(FamilyId::kJobInfo, job);
@@ -98,6 +101,10 @@ void GateSeries::set_identity(const Identity& who) {
 EnforceSeries& GateSeries::enforce() {
   if (!enforce_) enforce_ = std::make_unique<EnforceSeries>(series_);
   return *enforce_;
+}
+
+GaugeRef& GateSeries::restarts(const char* by) {
+  return series_.gauge(FamilyId::kJobRestarts, {{"by", by}});
 }
 
 GaugeRef& GateSeries::observed_norm() {

@@ -62,6 +62,8 @@ class GateSeries {
   BucketTable& buckets() { return buckets_; }
 
  private:
+  GaugeRef& restarts(const char* by);
+
   Series series_;
   BucketTable buckets_;
   std::unique_ptr<EnforceSeries> enforce_;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "metrics/job_feed.h"
 #include "metrics/outlet.h"
 #include "metrics/signal_guard.h"
 #include "metrics/source_set.h"
@@ -38,6 +39,7 @@ class Publisher::Impl {
 
   void add(RecordSource* source);
   void remove(RecordSource* source);
+  void set_job(JobSource* source);
   void poll();
   const std::string& url() const { return outlet_.url(); }
   std::string page() const { return prometheus::TextSerializer().Serialize(registry_->Collect()); }
@@ -48,6 +50,7 @@ class Publisher::Impl {
   void loop();
   void finish();
   void poll_locked();
+  void poll_job(std::vector<Anomaly>& found);
   void admit_joining();
   void drop_leaving(std::vector<Anomaly>& found);
   void hand_out(const std::vector<Anomaly>& found) const;
@@ -62,6 +65,7 @@ class Publisher::Impl {
   std::condition_variable wake_;
   std::condition_variable dropped_;
   SourceSet sources_;
+  std::unique_ptr<JobFeed> job_;
   std::vector<RecordSource*> joining_;
   std::vector<RecordSource*> leaving_;
   bool stopping_ = false;
@@ -95,6 +99,7 @@ void Publisher::Impl::finish() {
   std::vector<Anomaly> found;
   try {
     admit_joining();
+    poll_job(found);
     sources_.remove_all(&found);
     hand_out(found);
     outlet_.write_textfile(options_.now(), true);
@@ -136,6 +141,23 @@ void Publisher::Impl::remove(RecordSource* source) {
   dropped_.wait(lock, [&] { return std::count(leaving_.begin(), leaving_.end(), source) == 0; });
 }
 
+void Publisher::Impl::set_job(JobSource* source) {
+  const std::lock_guard lock(mutex_);
+  std::vector<Anomaly> found;
+  if (source == nullptr) poll_job(found);  // a last look
+  job_ = source != nullptr ? std::make_unique<JobFeed>(*registry_, *source) : nullptr;
+  hand_out(found);
+}
+
+// After the gates' poll: the first gate's series are there by then.
+void Publisher::Impl::poll_job(std::vector<Anomaly>& found) {
+  if (job_ == nullptr) return;
+  std::vector<Anomaly> mine;
+  job_->poll(&mine);
+  sources_.count(mine);
+  found.insert(found.end(), mine.begin(), mine.end());
+}
+
 void Publisher::Impl::poll() {
   const std::lock_guard lock(mutex_);
   poll_locked();
@@ -147,6 +169,7 @@ void Publisher::Impl::poll_locked() {
   try {
     admit_joining();
     sources_.poll(&found);
+    poll_job(found);
   } catch (const std::exception& e) {
     say(absl::StrCat("a metrics poll failed: ", e.what()));
   }
@@ -211,6 +234,14 @@ void Publisher::add_source(RecordSource* source) {
 
 void Publisher::remove_source(RecordSource* source) {
   if (source != nullptr && impl_ && !impl_->forked()) impl_->remove(source);
+}
+
+void Publisher::add_job_source(JobSource* source) {
+  if (source != nullptr && impl_ && !impl_->forked()) impl_->set_job(source);
+}
+
+void Publisher::remove_job_source() {
+  if (impl_ && !impl_->forked()) impl_->set_job(nullptr);
 }
 
 std::string Publisher::url() const {

@@ -23,6 +23,7 @@
 
 #include "metrics/anomaly.h"
 #include "metrics/exposition.h"
+#include "metrics/job_source.h"
 #include "metrics/record_source.h"
 
 namespace stepgate::metrics {
@@ -52,6 +53,9 @@ class Publisher {
 
   void add_source(RecordSource* source);
   void remove_source(RecordSource* source);
+  // What rank 0 knows of the others; at most one at a time. Removed as sources are.
+  void add_job_source(JobSource* source);
+  void remove_job_source();
   // The live page, "" while there is none (a textfile only, or nothing).
   std::string url() const;
   // One look at every source, now.

@@ -9,6 +9,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -31,6 +32,8 @@ struct Identity {
   std::string nccl_version;  // "2.28.9", or "" while no communicator has been seen
   std::string rule;          // scaler_rule_name
   std::string version;       // StepGate's
+  // How often the launcher has restarted the job; unset where none counts.
+  std::optional<std::uint64_t> torchelastic_restarts, slurm_restarts;
 };
 
 // Operations that carry or may carry gradients, for stepgate_reductions_total{op=}.

@@ -37,6 +37,12 @@ void SourceSet::remove_all(std::vector<Anomaly>* found) {
   while (!entries_.empty()) remove(entries_.back().feed->source(), found);
 }
 
+void SourceSet::count(const std::vector<Anomaly>& found) {
+  if (found.empty() || gates_.empty()) return;
+  const auto page = registry_.page_lock();
+  for (const Anomaly& a : found) gates_.front().series->anomalies[static_cast<std::size_t>(a.kind)]->add(1);
+}
+
 // What a source throws costs its own look, not the other gates' and never the process.
 void SourceSet::look(Entry& entry, bool last, std::vector<Anomaly>* found) {
   try {

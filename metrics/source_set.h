@@ -31,6 +31,8 @@ class SourceSet {
   // A last look, then never again. Unknown sources are ignored.
   void remove(const RecordSource* source, std::vector<Anomaly>* found);
   void remove_all(std::vector<Anomaly>* found);
+  // What concerns the job and no gate is counted with the first gate's.
+  void count(const std::vector<Anomaly>& found);
 
  private:
   struct Gate {

@@ -69,7 +69,7 @@ stepgate_status bad_size(const char* function, std::size_t given, std::size_t kn
                                     "; allowed: " + std::to_string(known) + " (set it to sizeof)");
 }
 
-constexpr std::size_t kLongestList = std::max<std::size_t>(kRingRecords, kOffendersKept);
+constexpr std::size_t kLongestList = std::max<std::size_t>(kRingRecords, plane::kBookOffenders);
 
 // Writes structs of the caller's own size into an array with that stride.
 template <class T, class Read>
@@ -275,6 +275,14 @@ stepgate_status offenders(stepgate_gate* gate, stepgate_offender* list, std::siz
   return with_gate("stepgate_offenders", gate, [&](Gate& g) {
     return give_array("stepgate_offenders", list, count,
                       [&](stepgate_offender* full) { return g.offenders(full, count); });
+  });
+}
+
+stepgate_status job_offenders(stepgate_gate* gate, std::uint64_t step, stepgate_offender* list,
+                              std::size_t* count) {
+  return with_gate("stepgate_job_offenders", gate, [&](Gate& g) {
+    return give_array("stepgate_job_offenders", list, count,
+                      [&](stepgate_offender* full) { return process->job_offenders(g, step, full, count); });
   });
 }
 

@@ -1,5 +1,7 @@
 // The table of every environment variable that the plugin reads: one row each, and nothing else in
-// the plugin calls getenv. The README's table is held equal to this one by a test.
+// the plugin calls getenv (but the shim's constructor, for STEPGATE_PLANE; UCX's own variables are looked
+// at before UCX is loaded, and are no settings of ours). The README's table is held equal to this one by a
+// test.
 //
 // Thread: any; immutable data.
 #pragma once

@@ -13,6 +13,7 @@
 #include "plugin/core/config_file.h"
 #include "plugin/core/config_table.h"
 #include "plugin/core/label_text.h"
+#include "plugin/core/plane/rendezvous.h"
 
 namespace stepgate::gate {
 namespace {
@@ -83,6 +84,12 @@ class Reader {
     if (v == nullptr) return;
     if (!is_label_text(v)) return refuse(name, v);
     *out = v;
+  }
+
+  void meeting_place(const char* name, std::string* host, std::uint16_t* port) {
+    const char* v = value(name);
+    if (v == nullptr) return;
+    if (!is_label_text(v) || !plane::split_address(v, host, port)) refuse(name, v);
   }
 
   void folder(const char* name, std::string* out) {
@@ -234,6 +241,18 @@ void read_metrics(Reader& r, Configuration* c) {
   r.choice("STEPGATE_LOG", kLevels, &c->log);
 }
 
+// Where ranks meet: as told, else one above the port of the job's own store.
+void read_plane(Reader& r, Configuration* c) {
+  r.choice("STEPGATE_PLANE", kSwitch, &c->plane);
+  r.number("STEPGATE_PLANE_TIMEOUT", 0.2, 3600, false, &c->plane_timeout);
+  r.number("STEPGATE_ANOMALY_SILENT_SECONDS", 0, kHuge, true, &c->anomaly_silent_seconds);
+  std::uint64_t port = 0;
+  r.label("MASTER_ADDR", &c->rendezvous_host);
+  r.integer("MASTER_PORT", 1, 65534, &port);
+  c->rendezvous_port = static_cast<std::uint16_t>(port != 0 ? port + 1 : 0);
+  r.meeting_place("STEPGATE_RENDEZVOUS", &c->rendezvous_host, &c->rendezvous_port);
+}
+
 // A setting that the rule does not have; the variable is named too, for it may have come from there.
 template <class T>
 bool rule_lacks(const std::optional<T>& value, bool has, const ScalerParams& p, const char* what,
@@ -283,6 +302,7 @@ bool read_configuration(const Environment& environment, Configuration* out, std:
   read_step(reader, &c);
   read_scaler(reader, &c.scaler);
   read_metrics(reader, &c);
+  read_plane(reader, &c);
   *error = reader.error();
   if (error->empty()) read_identity(reader.both(), &c, error);
   ScalerParams params;

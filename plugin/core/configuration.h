@@ -60,6 +60,11 @@ struct Configuration : JobIdentity {
   std::uint64_t anomaly_floor_window = 100;
   double anomaly_underflow_jump = 0.25;
   std::string job_name;
+  bool plane = false;
+  std::string rendezvous_host;  // "" none was given or known
+  std::uint16_t rendezvous_port = 0;
+  double plane_timeout = 10;
+  double anomaly_silent_seconds = 60;
   LogLevel log = LogLevel::kWarn;
   std::vector<Setting> settings;  // in the table's order
 };

@@ -104,6 +104,8 @@ enum class Outcome : std::uint32_t {
      uint64_t count, stepgate_type type, void* stream),                                                      \
     (gate, name, before, after, update, count, type, stream))                                                \
   X(offenders, (stepgate_gate * gate, stepgate_offender * list, size_t * count), (gate, list, count))        \
+  X(job_offenders, (stepgate_gate * gate, uint64_t step, stepgate_offender * list, size_t * count),          \
+    (gate, step, list, count))                                                                               \
   X(history, (stepgate_gate * gate, uint64_t after, stepgate_decision * list, size_t * count),               \
     (gate, after, list, count))                                                                              \
   X(state, (stepgate_gate * gate, stepgate_scaler_info * info), (gate, info))                                \

@@ -34,6 +34,7 @@
 #include "plugin/core/gate_counters.h"
 #include "plugin/core/log.h"
 #include "plugin/core/nccl_calls.h"
+#include "plugin/core/plane/sampler.h"
 #include "plugin/core/range_table.h"
 #include "plugin/core/state_blob.h"
 
@@ -47,7 +48,8 @@ inline constexpr char kVersionText[] = STEPGATE_TEXT(STEPGATE_VERSION_MAJOR) "."
 inline constexpr std::uint32_t kMaxRanges = 4096;
 inline constexpr std::uint32_t kAnonymousSlots = 64;  // local scans of undeclared send buffers
 inline constexpr std::size_t kOffendersKept = 256;
-inline constexpr std::size_t kSideStreams = 32;  // with gradients of one step, beside the step's own
+inline constexpr std::size_t kOffendersForPlane = 16384;  // between two looks of the plane
+inline constexpr std::size_t kSideStreams = 32;           // with gradients of one step, beside the step's own
 // cudaStreamPerThread: one handle for another stream in every thread.
 inline const device::Stream kPerThreadStream = reinterpret_cast<device::Stream>(std::uintptr_t{2});
 // One message size for every exchange of ours, so that two ranks at different points of the protocol
@@ -63,7 +65,7 @@ struct GateOptions {
   Configuration configuration;
 };
 
-class Gate final : public metrics::RecordSource {
+class Gate final : public metrics::RecordSource, public plane::RankSource {
  public:
   // nullptr with *error where memory cannot be had.
   static std::unique_ptr<Gate> create(GateOptions options, device::Device& device,
@@ -129,7 +131,11 @@ class Gate final : public metrics::RecordSource {
   void read_ranges(std::vector<RangeRecord>* out) override;
   metrics::Counters counters() const override;
 
-  const std::string& name() const { return options_.name; }
+  // ---- RankSource, the plane's thread
+  const std::string& name() const override { return options_.name; }
+  std::uint64_t reached() const override { return reached_.load(std::memory_order_relaxed); }
+  std::uint64_t failures() const override;
+  void take_offenders(std::vector<stepgate_offender>* out, std::uint64_t* lost) override;
 
  private:
   enum class Phase { kIdle, kOpen, kEnding };
@@ -357,6 +363,7 @@ class Gate final : public metrics::RecordSource {
   // All memory that was ever declared lies within; grows only.
   std::atomic<std::uintptr_t> span_begin_{~std::uintptr_t{0}}, span_end_{0};
   std::atomic<bool> exchange_stuck_{false};  // a collective of ours never returned
+  std::atomic<std::uint64_t> reached_{0};    // the step whose exchange was come to
   std::atomic<bool> enforcing_{false};
   std::atomic<bool> ever_enforced_{false};
 
@@ -364,6 +371,8 @@ class Gate final : public metrics::RecordSource {
   std::vector<std::string> range_names_;
   std::vector<RangeRecord> range_records_;
   std::deque<stepgate_offender> offenders_;
+  std::vector<stepgate_offender> for_plane_;  // not taken yet
+  std::uint64_t plane_lost_ = 0;
   std::string nccl_version_;
   ScalerParams published_params_;
 };

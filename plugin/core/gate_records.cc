@@ -2,7 +2,9 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <numeric>
 #include <string>
+#include <utility>
 
 #include "plugin/core/gate.h"
 #include "plugin/core/host.h"
@@ -44,6 +46,8 @@ metrics::Identity Gate::identity() const {
   id.host = host_name();
   id.job_name = c.job_name;
   id.run_id = c.run_id;
+  id.torchelastic_restarts = c.torchelastic_restarts;
+  id.slurm_restarts = c.slurm_restarts;
   id.device = device_.name();
   id.version = kVersionText;
   const std::lock_guard lock(records_mutex_);
@@ -189,7 +193,25 @@ void Gate::collect_offenders_locked(std::uint32_t id, const RangeSlot& slot) {
     copy_text(o.parameter, r.spec.parameters[i]);
     if (offenders_.size() == kOffendersKept) offenders_.pop_front();
     offenders_.push_back(o);
+    if (!options_.configuration.plane) continue;
+    if (for_plane_.size() < kOffendersForPlane) {
+      for_plane_.push_back(o);
+    } else {
+      ++plane_lost_;
+    }
   }
+}
+
+void Gate::take_offenders(std::vector<stepgate_offender>* out, std::uint64_t* lost) {
+  const std::lock_guard lock(records_mutex_);
+  out->insert(out->end(), for_plane_.begin(), for_plane_.end());
+  for_plane_.clear();
+  *lost += std::exchange(plane_lost_, 0);
+}
+
+std::uint64_t Gate::failures() const {
+  const metrics::Counters c = counters_.read();
+  return std::accumulate(c.plugin_errors.begin(), c.plugin_errors.end(), std::uint64_t{0});
 }
 
 void Gate::take_records_locked() {

@@ -10,6 +10,7 @@
 #include "plugin/core/gate_config.h"
 #include "plugin/core/host.h"
 #include "plugin/core/last_error.h"
+#include "plugin/core/plane/transport_file.h"
 
 namespace stepgate::gate {
 
@@ -22,6 +23,7 @@ Process::Process(const Environment& environment, const std::vector<std::string_v
   notes.insert(notes.end(), more.begin(), more.end());
   for (const std::string& note : notes) log().warn(note);
   for (const std::string& doubt : configuration_.doubts) log().warn(doubt);
+  no_plane_ = plane::unsafe_ucx_environment(environment);
   if (good) return;
   // Fail open: the job runs as if the plugin were off, and the reason is on its standard error.
   configuration_.mode = Mode::kOff;
@@ -66,7 +68,9 @@ stepgate_status Process::create_gate(const stepgate_gate_config* config, Gate** 
   if (gate == nullptr) return fail(STEPGATE_FAILED, "stepgate_gate_create: " + error);
   const std::unique_lock lock(gates_mutex_);
   start_publisher_locked();
+  start_plane_locked();
   if (publisher_ != nullptr) publisher_->add_source(gate.get());
+  if (plane_ != nullptr) plane_->sampler().add(gate.get());
   *out = gate.get();
   gates_.push_back(std::move(gate));
   return STEPGATE_OK;
@@ -116,6 +120,7 @@ stepgate_status Process::destroy_gate(Gate* gate) {
     // Under the lock: at exit shut_down may be taking the publisher away. The publisher never calls
     // back into this object, so waiting for its poll here cannot lock up.
     if (publisher_ != nullptr) publisher_->remove_source(mine.get());
+    if (plane_ != nullptr) plane_->sampler().remove(mine.get());
     if (mine->captured()) kept_.push_back(std::move(mine));
   }
   return STEPGATE_OK;
@@ -183,6 +188,7 @@ void Process::shut_down() noexcept {
   if (forked()) return;
   const std::unique_lock lock(gates_mutex_);
   shut_ = true;
+  stop_plane_locked();
   publisher_.reset();
 }
 

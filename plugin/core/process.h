@@ -21,6 +21,7 @@
 #include "plugin/core/core_entry.h"
 #include "plugin/core/devices.h"
 #include "plugin/core/gate.h"
+#include "plugin/core/plane/plane.h"
 
 namespace stepgate::gate {
 
@@ -53,12 +54,17 @@ class Process {
   void warn(const char* text) noexcept;
 
   std::string metrics_url() const;
+  // Of all ranks, in one step (0: the newest that has any). *count: in, room; out, written.
+  stepgate_status job_offenders(const Gate& gate, std::uint64_t step, stepgate_offender* list,
+                                std::size_t* count) const;
   // At exit, in the process that made it: the page goes away, the file_sd target is removed.
   void shut_down() noexcept;
 
  private:
   Log log() const;
   void start_publisher_locked();
+  void start_plane_locked();
+  void stop_plane_locked() noexcept;
   std::string free_name_locked(const std::string& wanted) const;
 
   const ShimServices services_;
@@ -71,6 +77,9 @@ class Process {
   std::vector<std::unique_ptr<Gate>> gates_;
   std::vector<std::unique_ptr<Gate>> kept_;  // destroyed, but a captured graph may still use their memory
   std::unique_ptr<metrics::Publisher> publisher_;
+  std::string no_plane_;  // why UCX may not be loaded in this process; "" it may
+  bool plane_refused_ = false;
+  std::unique_ptr<plane::Plane> plane_;
   bool shut_ = false;
 };
 

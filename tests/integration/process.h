@@ -26,6 +26,8 @@ class Process {
   ~Process();
 
   pid_t pid() const { return pid_; }
+  // On stdout so far.
+  const std::string& printed() const { return outcome_.out; }
   // Reads until `text` has been printed on stdout. False at the deadline or the end.
   bool wait_for(const std::string& text, std::chrono::seconds deadline = std::chrono::seconds(60));
   // It has ended, and finish() would not wait.

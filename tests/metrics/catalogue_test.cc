@@ -6,6 +6,7 @@
 #include <set>
 #include <sstream>
 
+#include "tests/metrics/fake_job.h"
 #include "tests/metrics/publisher_fixture.h"
 
 namespace stepgate::metrics::test {
@@ -55,8 +56,9 @@ TEST(Catalogue, NamesFollowTheConventions) {
     EXPECT_EQ(name.ends_with("_total"), f.type == FamilyType::kCounter) << name;
     EXPECT_EQ(histogram_bounds(f.id).empty(), f.type != FamilyType::kHistogram) << name;
     EXPECT_STREQ(family_info(f.id).name, f.name);
-    EXPECT_EQ(std::string(f.labels).find("rank"), std::string::npos)
-        << name << ": the target carries the rank";
+    EXPECT_EQ(std::string(f.labels).find("rank") != std::string::npos,
+              name.rfind("stepgate_job_rank_", 0) == 0)
+        << name << ": the target carries the rank, but where rank 0 speaks of all";
   }
 }
 
@@ -65,8 +67,15 @@ TEST(Catalogue, ThePageShowsEveryFamilyWithItsTypeAndLabels) {
   FakeSource source;
   source.name_range(0, "b");
   source.put(range(1, 0, ScanPhase::kReduced, 10));
+  Identity who = source.identity();
+  who.torchelastic_restarts = 1;
+  source.set_identity(who);
+  FakeJob job(2);
+  job.rank(0).seen = true;
+  job.rank(0).loss_scale = 1;
   Publisher publisher(quiet_options());
   publisher.add_source(&source);
+  publisher.add_job_source(&job);
   publisher.poll_once();  // observe first: its norm is absent later
   source.set_enforcing(true);
   StepRecord r = applied(1);

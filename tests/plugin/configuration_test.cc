@@ -91,6 +91,14 @@ const std::vector<Row>& rows() {
       {"STEPGATE_ANOMALY_FLOOR_WINDOW", {"1", "100"}, {"0", "1.5"}},
       {"STEPGATE_ANOMALY_UNDERFLOW_JUMP", {"0.5", "1"}, {"0", "-1", "1.5", "nan"}},
       {"STEPGATE_CONFIG", {"integration/examples/stepgate.conf"}, {"/nonexistent/file", "/tmp"}},
+      {"STEPGATE_ANOMALY_SILENT_SECONDS", {"0.5", "60"}, {"0", "-1", "nan"}},
+      {"STEPGATE_PLANE", {"on", "off"}, {"yes", "1"}},
+      {"STEPGATE_RENDEZVOUS",
+       {"10.0.0.1:29501", "node-1.local:1", "localhost:65535"},
+       {"29501", ":29501", "host:", "host:0", "host:65536", "host:x", "::1:29501"}},
+      {"STEPGATE_PLANE_TIMEOUT", {"0.2", "10", "3600"}, {"0.1", "0", "-1", "3601", "x"}},
+      {"MASTER_ADDR", {"127.0.0.1", "node-1"}, {"two\nlines"}},
+      {"MASTER_PORT", {"1", "65534"}, {"0", "65535", "x"}},
       {"STEPGATE_LOG", {"off", "error", "warn", "info"}, {"debug"}},
       {"RANK", {"0", "7"}, {"-1", "a", "8"}, {{"WORLD_SIZE", "8"}}},
       {"WORLD_SIZE", {"1", "4096"}, {"0", "-4", "4x"}},
@@ -217,6 +225,19 @@ TEST(Configuration, ValuesArriveWhereTheyBelong) {
   EXPECT_EQ(p.minimum, 2);
 }
 
+// MASTER_PORT is the job's own store's: the plane never listens there.
+TEST(Configuration, TheRendezvousIsOneAboveTheJobsOwnPort) {
+  const Configuration c = read({{"MASTER_ADDR", "10.1.2.3"}, {"MASTER_PORT", "29500"}});
+  EXPECT_EQ(c.rendezvous_host, "10.1.2.3");
+  EXPECT_EQ(c.rendezvous_port, 29501);
+  EXPECT_FALSE(c.plane) << "only when asked";
+  const Configuration told =
+      read({{"MASTER_ADDR", "10.1.2.3"}, {"MASTER_PORT", "29500"}, {"STEPGATE_RENDEZVOUS", "node:7"}});
+  EXPECT_EQ(told.rendezvous_host, "node");
+  EXPECT_EQ(told.rendezvous_port, 7);
+  EXPECT_EQ(read({}).rendezvous_port, 0);
+}
+
 // A parameter that a rule does not have would be ignored silently: it is refused instead.
 TEST(Configuration, ParametersThatTheRuleDoesNotHaveAreRefused) {
   const std::map<std::string, const char*> parameters = {
@@ -263,7 +284,7 @@ TEST(Configuration, TableAndReaderNameTheSameVariables) {
   std::set<std::string> read_names = {"STEPGATE_CONFIG"}, table_names;
   EXPECT_NE(source.find("kFileVariable[] = \"STEPGATE_CONFIG\""), std::string::npos);
   for (const std::string call : {"r.label(\"", "r.address(\"", "r.path(\"", "r.folder(\"", "r.number(\"",
-                                 "r.integer(\"", "r.choice(\"", "r.rule(\""}) {
+                                 "r.integer(\"", "r.choice(\"", "r.rule(\"", "r.meeting_place(\""}) {
     for (std::size_t at = source.find(call); at != std::string::npos; at = source.find(call, at + 1)) {
       const std::size_t name = at + call.size();
       const std::string read_name = source.substr(name, source.find('"', name) - name);

@@ -93,6 +93,7 @@ gate::GateOptions gate_options(int rank, const WorldOptions& o) {
   g.configuration.attribution = o.attribution;
   g.configuration.log = gate::LogLevel::kOff;
   g.configuration.activation_timeout_seconds = o.activation_seconds;
+  g.configuration.plane = o.plane;
   return g;
 }
 

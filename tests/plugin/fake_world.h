@@ -93,6 +93,7 @@ struct WorldOptions {
   bool quiet = false;                 // many worlds in one test: the caller prints the seed
   std::chrono::seconds deadline{60};  // of the fake NCCL's own waits
   double activation_seconds = 100;
+  bool plane = false;
 };
 
 // What one step came to, on one rank.

@@ -130,6 +130,9 @@ STEPGATE_CLIENT_CALL(observe_update,
 /* what happened */
 STEPGATE_CLIENT_CALL(offenders, (stepgate_gate * gate, stepgate_offender* list, size_t* count),
                      (gate, list, count))
+STEPGATE_CLIENT_CALL(job_offenders,
+                     (stepgate_gate * gate, uint64_t step, stepgate_offender* list, size_t* count),
+                     (gate, step, list, count))
 STEPGATE_CLIENT_CALL(history, (stepgate_gate * gate, uint64_t after, stepgate_decision* list, size_t* count),
                      (gate, after, list, count))
 STEPGATE_CLIENT_CALL(state, (stepgate_gate * gate, stepgate_scaler_info* info), (gate, info))

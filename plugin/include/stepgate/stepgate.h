@@ -309,6 +309,12 @@ typedef struct {
 /* The newest offenders of this rank, oldest first. *count: in, capacity; out, entries written. The
  * plugin keeps the last 256. list[0].size must be set. */
 STEPGATE_API stepgate_status stepgate_offenders(stepgate_gate* gate, stepgate_offender* list, size_t* count);
+/* The offenders of ALL ranks in one step, by rank; step 0: the newest step that has any. On rank 0 of a job
+ * with the plane (STEPGATE_PLANE=on), else STEPGATE_UNSUPPORTED. Reports come within a second or so, and a
+ * rank that is cut off does not report: the list is what has arrived. Rank 0 keeps the last 16,384 of all
+ * steps and drops the oldest (stepgate_job_offenders_dropped_total). list and *count as above. */
+STEPGATE_API stepgate_status stepgate_job_offenders(stepgate_gate* gate, uint64_t step,
+                                                    stepgate_offender* list, size_t* count);
 /* Decisions of this rank with step > after, oldest first, at most *count; the plugin keeps 1,024. */
 STEPGATE_API stepgate_status stepgate_history(stepgate_gate* gate, uint64_t after, stepgate_decision* list,
                                               size_t* count);

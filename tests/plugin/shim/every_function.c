@@ -183,6 +183,7 @@ static void call_step(void* library, stepgate_gate* gate) {
 
 static void call_state(void* library, stepgate_gate* gate) {
   FUNCTION(stepgate_status, offenders, (stepgate_gate*, stepgate_offender*, size_t*))
+  FUNCTION(stepgate_status, job_offenders, (stepgate_gate*, uint64_t, stepgate_offender*, size_t*))
   FUNCTION(stepgate_status, history, (stepgate_gate*, uint64_t, stepgate_decision*, size_t*))
   FUNCTION(stepgate_status, state, (stepgate_gate*, stepgate_scaler_info*))
   FUNCTION(stepgate_status, state_save, (stepgate_gate*, void*, size_t*))
@@ -198,6 +199,8 @@ static void call_state(void* library, stepgate_gate* gate) {
   expect(offenders(gate, &offender, &count) == STEPGATE_INVALID, "offenders: size 0");
   offender.size = sizeof offender;
   expect(offenders(gate, &offender, &count) == STEPGATE_OK && count == 0, "offenders");
+  count = 1;
+  expect(job_offenders(gate, 0, &offender, &count) == STEPGATE_UNSUPPORTED && count == 0, "job_offenders");
   decisions[0].size = sizeof decisions[0];
   count = 4;
   expect(history(gate, 0, decisions, &count) == STEPGATE_OK && count == 1, "history");

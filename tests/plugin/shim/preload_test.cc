@@ -79,6 +79,17 @@ TEST(Preload, True) {
   EXPECT_EQ(o.out + o.err, "");
 }
 
+// UCX has to find its environment safe before the job has threads; a process that does not ask for the
+// plane keeps the environment that it was given.
+TEST(Preload, UcxIsMadeSafeWhereThePlaneIsAskedForAndOnlyThere) {
+  const std::vector<std::string> words = {"sh", "-c", "env | grep ^UCX_ | sort"};
+  EXPECT_EQ(run_preloaded(words).out, "");
+  EXPECT_EQ(run_preloaded(words, {{"STEPGATE_PLANE", "off"}}).out, "");
+  EXPECT_EQ(run_preloaded(words, {{"STEPGATE_PLANE", "on"}, {"UCX_HANDLE_ERRORS", "bt"}}).out,
+            "UCX_DEBUG_SIGNO=0\nUCX_ERROR_SIGNALS=\nUCX_HANDLE_ERRORS=bt\nUCX_MEM_EVENTS=n\nUCX_WARN_UNUSED_"
+            "ENV_VARS=n\n");
+}
+
 TEST(Preload, NcclSymbolWhereThereIsNoNccl) {
   const Outcome with = run_preloaded({SHIM_TEST_BARE, "probe"});
   expect_inert(with, run_without({SHIM_TEST_BARE, "probe"}));
