@@ -81,8 +81,10 @@ constexpr ConfigEntry kTable[] = {
      "Settings of this table that the environment leaves unset."},
     {"STEPGATE_LOG", "choice", "warn", "off, error, warn, info", "What the plugin writes to standard error."},
     {"MASTER_ADDR", "text", "", "a host's name or IPv4 address",
-     "The job's meeting place: the plane's host."},
-    {"MASTER_PORT", "integer", "", "1 to 65534", "The job's meeting place: the plane's port is one above."},
+     "The job's meeting place: the plane's host. Read with STEPGATE_PLANE=on only; what cannot be used "
+     "counts as unset."},
+    {"MASTER_PORT", "integer", "", "1 to 65534",
+     "The job's meeting place: the plane's port is one above. As MASTER_ADDR."},
     {"RANK", "integer", "0", ">= 0",
      "torchrun's: this process's rank, where the gate's configuration gives none."},
     {"WORLD_SIZE", "integer", "1", ">= 1",

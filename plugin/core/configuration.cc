@@ -92,6 +92,24 @@ class Reader {
     if (!is_label_text(v) || !plane::split_address(v, host, port)) refuse(name, v);
   }
 
+  // The store of the job's framework, whose variables are not ours: what cannot be used is a note, never a
+  // refusal. Kubernetes for one sets MASTER_PORT to a URL where a service is called "master".
+  void store_host(const char* name, std::string* out, std::vector<std::string>* notes) {
+    const char* v = value(name);
+    std::uint16_t port = 0;
+    if (v == nullptr) return;
+    const bool good = is_label_text(v) && plane::split_address(std::string(v) + ":1", out, &port);
+    if (!good) notes->push_back(unusable(name, v));
+  }
+
+  void store_port(const char* name, std::uint64_t high, std::uint64_t* out, std::vector<std::string>* notes) {
+    const char* v = value(name);
+    std::uint64_t port = 0;
+    if (v == nullptr) return;
+    if (!in_range(v, 1, high, &port)) return notes->push_back(unusable(name, v));
+    *out = port;
+  }
+
   void folder(const char* name, std::string* out) {
     const char* v = value(name);
     if (v == nullptr) return;
@@ -120,8 +138,7 @@ class Reader {
     const char* v = value(name);
     if (v == nullptr) return;
     std::uint64_t x = 0;
-    const auto [end, code] = std::from_chars(v, v + std::strlen(v), x);
-    if (code != std::errc() || *end != '\0' || x < low || x > high) return refuse(name, v);
+    if (!in_range(v, low, high, &x)) return refuse(name, v);
     *out = x;
   }
 
@@ -153,6 +170,15 @@ class Reader {
   }
 
  private:
+  static bool in_range(const char* v, std::uint64_t low, std::uint64_t high, std::uint64_t* out) {
+    const auto [end, code] = std::from_chars(v, v + std::strlen(v), *out);
+    return code == std::errc() && *end == '\0' && *out >= low && *out <= high;
+  }
+
+  static std::string unusable(const char* name, const char* v) {
+    return refused_value(name, v) + "; it does not say where rank 0 of the plane is";
+  }
+
   // An empty variable counts as unset: launchers export names they have no value for.
   const char* look_up(const char* name, std::string* origin) const {
     *origin = "environment";
@@ -241,16 +267,21 @@ void read_metrics(Reader& r, Configuration* c) {
   r.choice("STEPGATE_LOG", kLevels, &c->log);
 }
 
-// Where ranks meet: as told, else one above the port of the job's own store.
-void read_plane(Reader& r, Configuration* c) {
+// Where ranks meet: as told, else one above the port of the job's own store. Those two are not ours: they
+// are looked at for the plane alone, and what they hold never costs the job its gate.
+void read_plane(Reader& r, Configuration* c, std::vector<std::string>* notes) {
   r.choice("STEPGATE_PLANE", kSwitch, &c->plane);
   r.number("STEPGATE_PLANE_TIMEOUT", 0.2, 3600, false, &c->plane_timeout);
   r.number("STEPGATE_ANOMALY_SILENT_SECONDS", 0, kHuge, true, &c->anomaly_silent_seconds);
-  std::uint64_t port = 0;
-  r.label("MASTER_ADDR", &c->rendezvous_host);
-  r.integer("MASTER_PORT", 1, 65534, &port);
-  c->rendezvous_port = static_cast<std::uint16_t>(port != 0 ? port + 1 : 0);
   r.meeting_place("STEPGATE_RENDEZVOUS", &c->rendezvous_host, &c->rendezvous_port);
+  if (!c->plane || c->rendezvous_port != 0) return;
+  std::string host;
+  std::uint64_t port = 0;
+  r.store_host("MASTER_ADDR", &host, notes);
+  r.store_port("MASTER_PORT", 65534, &port, notes);
+  if (host.empty() || port == 0) return;
+  c->rendezvous_host = host;
+  c->rendezvous_port = static_cast<std::uint16_t>(port + 1);
 }
 
 // A setting that the rule does not have; the variable is named too, for it may have come from there.
@@ -302,7 +333,7 @@ bool read_configuration(const Environment& environment, Configuration* out, std:
   read_step(reader, &c);
   read_scaler(reader, &c.scaler);
   read_metrics(reader, &c);
-  read_plane(reader, &c);
+  read_plane(reader, &c, notes);
   *error = reader.error();
   if (error->empty()) read_identity(reader.both(), &c, error);
   ScalerParams params;

@@ -97,8 +97,8 @@ const std::vector<Row>& rows() {
        {"10.0.0.1:29501", "node-1.local:1", "localhost:65535"},
        {"29501", ":29501", "host:", "host:0", "host:65536", "host:x", "::1:29501"}},
       {"STEPGATE_PLANE_TIMEOUT", {"0.2", "10", "3600"}, {"0.1", "0", "-1", "3601", "x"}},
-      {"MASTER_ADDR", {"127.0.0.1", "node-1"}, {"two\nlines"}},
-      {"MASTER_PORT", {"1", "65534"}, {"0", "65535", "x"}},
+      {"MASTER_ADDR", {"127.0.0.1", "node-1"}, {}},
+      {"MASTER_PORT", {"1", "65534", "0", "65535", "x"}, {}},
       {"STEPGATE_LOG", {"off", "error", "warn", "info"}, {"debug"}},
       {"RANK", {"0", "7"}, {"-1", "a", "8"}, {{"WORLD_SIZE", "8"}}},
       {"WORLD_SIZE", {"1", "4096"}, {"0", "-4", "4x"}},
@@ -227,15 +227,49 @@ TEST(Configuration, ValuesArriveWhereTheyBelong) {
 
 // MASTER_PORT is the job's own store's: the plane never listens there.
 TEST(Configuration, TheRendezvousIsOneAboveTheJobsOwnPort) {
-  const Configuration c = read({{"MASTER_ADDR", "10.1.2.3"}, {"MASTER_PORT", "29500"}});
+  const Variables on = {{"STEPGATE_PLANE", "on"}, {"MASTER_ADDR", "10.1.2.3"}, {"MASTER_PORT", "29500"}};
+  const Configuration c = read(on);
   EXPECT_EQ(c.rendezvous_host, "10.1.2.3");
   EXPECT_EQ(c.rendezvous_port, 29501);
-  EXPECT_FALSE(c.plane) << "only when asked";
-  const Configuration told =
-      read({{"MASTER_ADDR", "10.1.2.3"}, {"MASTER_PORT", "29500"}, {"STEPGATE_RENDEZVOUS", "node:7"}});
-  EXPECT_EQ(told.rendezvous_host, "node");
-  EXPECT_EQ(told.rendezvous_port, 7);
+  Variables told = on;
+  told["STEPGATE_RENDEZVOUS"] = "node:7";
+  EXPECT_EQ(read(told).rendezvous_host, "node");
+  EXPECT_EQ(read(told).rendezvous_port, 7);
+  EXPECT_FALSE(read({}).plane) << "only when asked";
   EXPECT_EQ(read({}).rendezvous_port, 0);
+}
+
+// Not our variables, and seen with anything in them: a Kubernetes service called "master" sets the first.
+const std::vector<std::pair<const char*, const char*>> kUnusableStores = {
+    {"MASTER_PORT", "tcp://10.0.0.1:29500"},
+    {"MASTER_PORT", "65535"},
+    {"MASTER_PORT", "0"},
+    {"MASTER_PORT", "x"},
+    {"MASTER_ADDR", "::1"},
+    {"MASTER_ADDR", "two\nlines"}};
+
+TEST(Configuration, AJobsStoreThatCannotBeUsedIsAWarningOfThePlaneOnly) {
+  for (const auto& [name, value] : kUnusableStores) {
+    SCOPED_TRACE(std::string(name) + "=" + value);
+    Variables v = {{"STEPGATE_MODE", "enforce"}, {"MASTER_ADDR", "10.1.2.3"}, {"MASTER_PORT", "29500"}};
+    v[name] = value;
+    EXPECT_EQ(read(v).mode, Mode::kEnforce) << "no plane: not looked at, and no note";
+    Variables told = v;
+    told["STEPGATE_PLANE"] = "on";
+    told["STEPGATE_RENDEZVOUS"] = "node:7";
+    EXPECT_EQ(read(told).rendezvous_port, 7) << "nor where another place is given";
+    v["STEPGATE_PLANE"] = "on";
+    Configuration c;
+    std::string error;
+    std::vector<std::string> notes;
+    ASSERT_TRUE(read_configuration(environment(v), &c, &error, &notes)) << error;
+    EXPECT_EQ(c.mode, Mode::kEnforce);
+    EXPECT_EQ(c.rendezvous_host, "");
+    EXPECT_EQ(c.rendezvous_port, 0);
+    ASSERT_EQ(notes.size(), 1u);
+    EXPECT_NE(notes[0].find(std::string(name) + "='" + value + "'"), std::string::npos) << notes[0];
+    EXPECT_NE(notes[0].find("where rank 0 of the plane is"), std::string::npos) << notes[0];
+  }
 }
 
 // A parameter that a rule does not have would be ignored silently: it is refused instead.
@@ -283,8 +317,9 @@ TEST(Configuration, TableAndReaderNameTheSameVariables) {
   const std::string source = text.str();
   std::set<std::string> read_names = {"STEPGATE_CONFIG"}, table_names;
   EXPECT_NE(source.find("kFileVariable[] = \"STEPGATE_CONFIG\""), std::string::npos);
-  for (const std::string call : {"r.label(\"", "r.address(\"", "r.path(\"", "r.folder(\"", "r.number(\"",
-                                 "r.integer(\"", "r.choice(\"", "r.rule(\"", "r.meeting_place(\""}) {
+  for (const std::string call :
+       {"r.label(\"", "r.address(\"", "r.path(\"", "r.folder(\"", "r.number(\"", "r.integer(\"",
+        "r.choice(\"", "r.rule(\"", "r.meeting_place(\"", "r.store_host(\"", "r.store_port(\""}) {
     for (std::size_t at = source.find(call); at != std::string::npos; at = source.find(call, at + 1)) {
       const std::size_t name = at + call.size();
       const std::string read_name = source.substr(name, source.find('"', name) - name);

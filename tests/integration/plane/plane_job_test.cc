@@ -242,6 +242,20 @@ TEST(PlaneJob, WhereNobodyKnowsRankZeroItStaysOffAndSaysSo) {
   EXPECT_NE(zero.err.find("the plane stays off: nobody says where rank 0 is"), std::string::npos) << zero.err;
 }
 
+// What Kubernetes makes of a service called "master": the job has its gate, the plane says why it is off.
+TEST(PlaneJob, AMasterPortThatIsAUrlCostsThePlaneOnly) {
+  Ranks ranks(2);
+  ranks.start(
+      0, {},
+      {{"STEPGATE_RENDEZVOUS", ""}, {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", "tcp://10.0.0.1:29500"}});
+  ranks.url();
+  ranks.ask("stop");
+  const Outcome zero = ranks[0].finish(kSoon);
+  EXPECT_EQ(zero.status, 0) << zero.out << zero.err;
+  EXPECT_NE(zero.err.find("MASTER_PORT='tcp://10.0.0.1:29500'"), std::string::npos) << zero.err;
+  EXPECT_NE(zero.err.find("the plane stays off: nobody says where rank 0 is"), std::string::npos) << zero.err;
+}
+
 TEST(PlaneJob, NobodyAsksNobodyListens) {
   Ranks ranks(2);
   ranks.start(0, {}, {{"STEPGATE_PLANE", "off"}});
