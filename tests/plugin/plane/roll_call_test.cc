@@ -6,7 +6,7 @@
 namespace stepgate::plane {
 namespace {
 
-constexpr Limits kLimits{10, 60};
+constexpr Limits kRollLimits{10, 60};
 
 Figures at_step(std::uint64_t reached) {
   Figures f;
@@ -17,7 +17,7 @@ Figures at_step(std::uint64_t reached) {
 
 class Roll {
  public:
-  explicit Roll(int world) : world_(world), roll_(world, kLimits, 0) {}
+  explicit Roll(int world) : world_(world), roll_(world, kRollLimits, 0) {}
 
   // Everybody but `absent` says that it has come to `reached`.
   void all(double now, std::uint64_t reached, int absent = -1) {

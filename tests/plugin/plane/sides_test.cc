@@ -12,7 +12,7 @@
 namespace stepgate::plane {
 namespace {
 
-constexpr Limits kLimits{10, 60};
+constexpr Limits kSideLimits{10, 60};
 
 class ScriptedGate final : public RankSource {
  public:
@@ -46,7 +46,7 @@ struct Job {
   test::FakePairs fake;
   std::uint16_t port = free_port();
   std::atomic<bool> stop{false};
-  Board board{2, kLimits, 100};
+  Board board{2, kSideLimits, 100};
   Sampler sampler_zero, sampler_one;
   ScriptedGate gate_zero, gate_one;
   std::mutex said_mutex;  // both sides speak
