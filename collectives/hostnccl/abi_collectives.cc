@@ -123,7 +123,8 @@ STEPGATE_NCCL_API(ncclResult_t, ncclGroupEnd, void) {
 STEPGATE_NCCL_API(ncclResult_t, ncclGroupSimulateEnd, ncclSimInfo_t* simInfo) {
   return edge([&] {
     if (simInfo == nullptr) return group_of_this_thread().end();
-    if (Outcome o = group_of_this_thread().simulate_end(); !o.ok()) return o;
-    return group_of_this_thread().open() ? success() : answer_simulation(simInfo);
+    Group& group = group_of_this_thread();
+    if (group.outermost()) group.poison(answer_simulation(simInfo));
+    return group.simulate_end();
   });
 }

@@ -9,15 +9,15 @@ namespace {
 
 static_assert(sizeof(sgt_unique_id) == sizeof(ncclUniqueId), "the id is handed on as it is");
 
-sgt_options options_of(const Config& config) {
+}  // namespace
+
+sgt_options Communicator::options_of(const Config& config) {
   sgt_options options = {};
   options.size = sizeof options;
   options.timeout_seconds = config.timeout_seconds;
   options.transports = config.transport.c_str();
   return options;
 }
-
-}  // namespace
 
 std::shared_ptr<Communicator> Communicator::make(const sgt_table* table, int rank, int size,
                                                  const Config& config) {
@@ -36,19 +36,25 @@ Outcome Communicator::connect(const ncclUniqueId& id) {
   if (size_ == 1) return success();
   sgt_unique_id transport_id;
   std::memcpy(&transport_id, &id, sizeof transport_id);
-  const sgt_options options = options_of(config_);
+  sgt_options options = options_of(config_);
+  options.cancelled = [](void* self) { return static_cast<Communicator*>(self)->called_off() ? 1 : 0; };
+  options.context = this;
   sgt_error error = no_error();
   sgt_world* world = nullptr;
   const sgt_status status = table_->world_create(&transport_id, rank_, size_, &options, &world, &error);
   if (status != SGT_OK) {
-    Outcome outcome = translate_status(status, error, false);
+    Outcome outcome = translate_status(status, error, called_off());
     outcome.message = "ncclCommInitRank: rank " + std::to_string(rank_) + " of " + std::to_string(size_) +
                       ": " + outcome.message;
     return outcome;
   }
+  return adopt(world);
+}
+
+Outcome Communicator::adopt(sgt_world* world) {
   const std::lock_guard lock(inner_);
   world_ = world;
-  if (aborted_) table_->world_abort(world);
+  if (aborted_ || revoked_) table_->world_abort(world);
   return success();
 }
 
@@ -70,6 +76,7 @@ sgt_world* Communicator::take_world() {
 
 Outcome Communicator::refused_locked() const {
   if (destroyed_) return invalid_argument("the communicator has been destroyed or aborted");
+  if (revoked_) return invalid_usage("the communicator was revoked");
   if (!broken_.ok()) return broken_;
   if (finalized_)
     return invalid_usage("the communicator is finalized: only ncclCommDestroy and ncclCommAbort may follow");
@@ -91,9 +98,16 @@ Outcome Communicator::ready() {
       "ncclCommGetAsyncError until it no longer says ncclInProgress");
 }
 
-Outcome Communicator::record(Outcome outcome) {
+Outcome Communicator::answers() {
+  Outcome now = status();
+  return now.code == ncclInProgress ? ready() : now;
+}
+
+Outcome Communicator::record(Outcome outcome, int culprit) {
   const std::lock_guard lock(inner_);
-  if (broken_.ok()) broken_ = outcome;
+  if (!broken_.ok()) return outcome;
+  broken_ = outcome;
+  culprit_ = culprit;
   return outcome;
 }
 
@@ -103,21 +117,28 @@ Outcome Communicator::translate(sgt_status status, const sgt_error& error) {
   bool aborted_here = false;
   {
     const std::lock_guard lock(inner_);
-    aborted_here = aborted_;
+    aborted_here = aborted_ || revoked_;
   }
   Outcome outcome = translate_status(status, error, aborted_here);
-  return status == SGT_INVALID ? outcome : record(std::move(outcome));
+  return status == SGT_INVALID ? outcome : record(std::move(outcome), error.culprit);
+}
+
+void Communicator::look_locked() {
+  if (world_ == nullptr || !broken_.ok()) return;
+  sgt_error error = no_error();
+  const sgt_status status = table_->world_status(world_, &error);
+  if (status == SGT_OK) return;
+  broken_ = translate_status(status, error, aborted_ || revoked_);
+  culprit_ = error.culprit;
 }
 
 // Asks the transport too: a peer can die while no operation is in flight.
 Outcome Communicator::status() {
   const std::lock_guard lock(inner_);
-  if (!broken_.ok()) return broken_;
+  if (!broken_.ok() && !revoked_) return broken_;
   if (in_progress_locked()) return {ncclInProgress, {}};
-  if (world_ == nullptr) return success();
-  sgt_error error = no_error();
-  const sgt_status status = table_->world_status(world_, &error);
-  if (status != SGT_OK) broken_ = translate_status(status, error, aborted_);
+  if (revoked_) return success();
+  look_locked();
   return broken_;
 }
 

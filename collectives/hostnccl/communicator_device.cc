@@ -23,6 +23,16 @@ Outcome Communicator::adopt_device(const Cuda& cuda) {
   return staging(cuda, current, &made);
 }
 
+Outcome Communicator::adopt_device_of(const Communicator& parent) {
+  std::shared_ptr<Staging> theirs;
+  {
+    const std::lock_guard lock(parent.device_);
+    theirs = parent.staging_;
+  }
+  std::shared_ptr<Staging> made;
+  return theirs == nullptr ? success() : staging(theirs->cuda(), theirs->context(), &made);
+}
+
 Outcome Communicator::staging(const Cuda& cuda, cuda::Context context, std::shared_ptr<Staging>* staging) {
   const std::lock_guard lock(device_);
   if (staging_ == nullptr) {

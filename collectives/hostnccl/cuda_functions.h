@@ -51,6 +51,8 @@ inline constexpr unsigned kEventDisableTiming = 2;
   X(CtxGetCurrent, "", (Context * context))                                                   \
   X(CtxPushCurrent, "_v2", (Context context))                                                 \
   X(CtxPopCurrent, "_v2", (Context * context))                                                \
+  X(MemAlloc, "_v2", (Address * memory, std::size_t bytes))                                   \
+  X(MemFree, "_v2", (Address memory))                                                         \
   X(MemHostAlloc, "", (void** memory, std::size_t bytes, unsigned flags))                     \
   X(MemFreeHost, "", (void* memory))                                                          \
   X(MemcpyDtoHAsync, "_v2", (void* to, Address from, std::size_t bytes, Stream stream))       \

@@ -66,9 +66,4 @@ Outcome with_comm(ncclComm_t handle, Use use) {
   return use(comm);
 }
 
-inline Outcome outside_group(const char* function) {
-  if (!group_of_this_thread().open()) return success();
-  return invalid_usage(std::string(function) + " inside a group is not offered: call it outside");
-}
-
 }  // namespace stepgate::hostnccl

@@ -6,12 +6,30 @@
 
 namespace stepgate::hostnccl {
 
-Outcome Group::submit(Call call) {
-  if (!open()) return launch({std::move(call)});
-  if (!queue_.empty() && queue_.front().comm->blocking() != call.comm->blocking()) {
+Outcome Group::join(bool blocking) {
+  if (queue_.blocking.value_or(blocking) != blocking) {
     return invalid_argument("blocking and non-blocking communicators are not allowed in the same group");
   }
-  queue_.push_back(std::move(call));
+  queue_.blocking = blocking;
+  return success();
+}
+
+Outcome Group::submit(Call call) {
+  if (!open()) return launch({std::move(call)});
+  if (Outcome o = join(call.comm->blocking()); !o.ok()) return o;
+  queue_.calls.push_back(std::move(call));
+  return success();
+}
+
+Outcome Group::manage(Task task, bool ends_communicator) {
+  if (!open()) return run_now(std::move(task));
+  if (ends_communicator) {
+    queue_.blocking = true;
+  } else if (Outcome o = join(task.blocking); !o.ok()) {
+    if (task.forget) task.forget();
+    return o;
+  }
+  queue_.tasks.push_back(std::move(task));
   return success();
 }
 
@@ -19,28 +37,31 @@ void Group::poison(const Outcome& outcome) {
   if (open() && error_.ok()) error_ = outcome;
 }
 
-bool Group::close(Outcome* outcome, std::vector<Call>* calls) {
+bool Group::close(Outcome* outcome, Batch* batch) {
   if (!open()) {
     *outcome = invalid_usage("ncclGroupEnd without ncclGroupStart in this thread");
     return false;
   }
   if (--depth_ > 0) return false;
-  *calls = std::exchange(queue_, {});
+  *batch = std::exchange(queue_, {});
   *outcome = std::exchange(error_, {});
-  return outcome->ok();
+  if (outcome->ok()) return true;
+  forget_all(batch->tasks);
+  return false;
 }
 
 Outcome Group::end() {
   Outcome outcome;
-  std::vector<Call> calls;
-  return close(&outcome, &calls) ? launch(std::move(calls)) : outcome;
+  Batch batch;
+  if (!close(&outcome, &batch)) return outcome;
+  return launch_group(std::move(batch.tasks), std::move(batch.calls), batch.blocking.value_or(true));
 }
 
 Outcome Group::simulate_end() {
   Outcome outcome;
-  std::vector<Call> calls;
-  (void)close(&outcome, &calls);
-  return outcome;
+  Batch batch;
+  if (!close(&outcome, &batch)) return outcome;
+  return launch_group(std::move(batch.tasks), {}, batch.blocking.value_or(true));
 }
 
 }  // namespace stepgate::hostnccl

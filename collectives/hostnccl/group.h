@@ -1,18 +1,21 @@
-// ncclGroupStart to ncclGroupEnd of one thread: the depth, the queue and the first error.
+// ncclGroupStart to ncclGroupEnd of one thread: the depth, what is queued and the first error.
 //
 //   group.begin();
 //   group.submit(call);           // queued
-//   Outcome o = group.end();      // the outermost one launches them
+//   group.manage(task);           // queued
+//   Outcome o = group.end();      // the outermost one runs the tasks, then launches the calls
 //
-// Thread: one object per thread, used by that thread alone; no lock. Owns the queued calls and with
-// them keeps their communicators alive. Whatever end() returns, after the outermost one the group is
-// empty and its depth is 0.
+// Thread: one object per thread, used by that thread alone; no lock. Owns what is queued and with it keeps
+// the communicators alive. Whatever end() returns, after the outermost one the group is empty and its
+// depth is 0.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "collectives/hostnccl/flight.h"
 #include "collectives/hostnccl/outcome.h"
+#include "collectives/hostnccl/task.h"
 
 namespace stepgate::hostnccl {
 
@@ -25,19 +28,32 @@ class Group {
   // communicators meet.
   Outcome submit(Call call);
 
+  // Work on a communicator that is no collective; the same two ways. One that must block, such as a
+  // communicator's end, makes the whole group block.
+  Outcome manage(Task task, bool ends_communicator = false);
+
   // A call that was refused inside a group: the outermost end() starts nothing and returns this.
   void poison(const Outcome& outcome);
 
   Outcome end();
-  // Like end(), but the outermost one forgets the operations instead of starting them.
+  // Like end(), but the outermost one forgets the collectives instead of starting them. As in NCCL the rest
+  // is done: communicators come about and end.
   Outcome simulate_end();
+  bool outermost() const noexcept { return depth_ == 1; }
 
  private:
+  struct Batch {
+    std::vector<Task> tasks;
+    std::vector<Call> calls;
+    std::optional<bool> blocking;  // none: nothing has been queued
+  };
+
   // False: not yet the outermost one, or an error, which is in *outcome.
-  bool close(Outcome* outcome, std::vector<Call>* calls);
+  bool close(Outcome* outcome, Batch* batch);
+  Outcome join(bool blocking);
 
   int depth_ = 0;
-  std::vector<Call> queue_;
+  Batch queue_;
   Outcome error_;
 };
 

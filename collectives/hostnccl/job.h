@@ -27,6 +27,8 @@ class Job {
 
   // ncclSystemError where no thread can be had; the job then counts as done. `work` does not throw.
   Outcome start(std::function<void()> work);
+  // Counts as done without having been started.
+  void skip() { finish(); }
   bool done() const;
   void wait() const;
 

@@ -37,7 +37,8 @@ Outcome launch_now(const std::vector<Call>& calls) {
   return calls.front().place.device() ? StreamFlight::enqueue(calls) : fly_in_order(calls);
 }
 
-// Nobody waits for the outcome: it becomes that of the communicators.
+}  // namespace
+
 void launch_later(const std::vector<Call>& calls) noexcept {
   Outcome outcome;
   try {
@@ -49,8 +50,6 @@ void launch_later(const std::vector<Call>& calls) noexcept {
   if (outcome.ok()) return;
   for (const Call& call : calls) call.comm->break_with(outcome);
 }
-
-}  // namespace
 
 Outcome launch(std::vector<Call> calls) {
   if (calls.empty()) return success();

@@ -16,5 +16,7 @@
 namespace stepgate::hostnccl {
 
 Outcome launch(std::vector<Call> calls);
+// In a thread of its own that does not block the program: the outcome becomes that of the communicators.
+void launch_later(const std::vector<Call>& calls) noexcept;
 
 }  // namespace stepgate::hostnccl

@@ -52,7 +52,8 @@ Outcome Library::unique_id(ncclUniqueId* id) {
   return success();
 }
 
-Outcome Library::create(ncclComm_t* handle, int size, const ncclUniqueId& id, int rank, bool blocking) {
+Outcome Library::prepare(int size, int rank, bool blocking, bool with_device,
+                         std::shared_ptr<Communicator>* comm) {
   if (Outcome o = check_process(); !o.ok()) return o;
   if (Outcome o = check_rank(size, rank); !o.ok()) return o;
   Config config;
@@ -60,38 +61,28 @@ Outcome Library::create(ncclComm_t* handle, int size, const ncclUniqueId& id, in
   config.blocking = blocking;
   const sgt_table* table = nullptr;
   if (Outcome o = transport(size, &table); !o.ok()) return o;
-  if (Outcome o = spend(id, rank); !o.ok()) return o;
   bury(nullptr);
-  const std::shared_ptr<Communicator> comm = Communicator::make(table, rank, size, config);
-  if (const Cuda* driver = cuda()) {
-    if (Outcome o = comm->adopt_device(*driver); !o.ok()) return o;
-  }
-  return blocking ? connect_now(handle, comm, id) : connect_later(handle, comm, id);
+  *comm = Communicator::make(table, rank, size, config);
+  const Cuda* driver = with_device ? cuda() : nullptr;
+  return driver != nullptr ? (*comm)->adopt_device(*driver) : success();
 }
 
-Outcome Library::connect_now(ncclComm_t* handle, const std::shared_ptr<Communicator>& comm,
-                             const ncclUniqueId& id) {
-  if (Outcome o = comm->connect(id); !o.ok()) {
-    bury(comm->take_staging());
-    return o;
-  }
-  *handle = enlist(comm);
-  return success();
+void Library::close_id(const ncclUniqueId& id) {
+  const sgt_table* table = nullptr;
+  if (!loader_.load(&table).ok()) return;
+  sgt_unique_id unused;
+  std::memcpy(&unused, &id, sizeof unused);
+  table->unique_id_close(&unused);
 }
 
-Outcome Library::connect_later(ncclComm_t* handle, const std::shared_ptr<Communicator>& comm,
-                               const ncclUniqueId& id) {
-  const auto job = std::make_shared<Job>();
-  comm->attach(job);
-  Outcome o = job->start([comm, id] {
-    if (Outcome connected = comm->connect(id); !connected.ok()) comm->break_with(connected);
-  });
-  if (!o.ok()) {
-    bury(comm->take_staging());
-    return o;
-  }
-  *handle = enlist(comm);
-  return {ncclInProgress, {}};
+Outcome Library::allocate(void** pointer, std::size_t bytes) {
+  if (Outcome o = check_process(); !o.ok()) return o;
+  return memory_.allocate(cuda(), pointer, bytes);
+}
+
+Outcome Library::free(void* pointer) {
+  if (Outcome o = check_process(); !o.ok()) return o;
+  return memory_.free(cuda(), pointer);
 }
 
 Outcome Library::transport(int size, const sgt_table** table) {

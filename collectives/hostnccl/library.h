@@ -25,6 +25,7 @@
 #include "collectives/hostnccl/communicator.h"
 #include "collectives/hostnccl/cuda_driver.h"
 #include "collectives/hostnccl/group.h"
+#include "collectives/hostnccl/host_memory.h"
 #include "collectives/hostnccl/outcome.h"
 #include "collectives/hostnccl/transport_loader.h"
 
@@ -43,8 +44,13 @@ class Library {
   explicit Library(std::vector<std::string> transport_candidates);
 
   Outcome unique_id(ncclUniqueId* id);
-  // Not blocking: the handle is there at once, ncclInProgress is returned and another thread connects.
-  Outcome create(ncclComm_t* handle, int size, const ncclUniqueId& id, int rank, bool blocking = true);
+  // A communicator that has yet to connect over the id: its arguments are checked.
+  Outcome prepare(int size, int rank, bool blocking, bool with_device, std::shared_ptr<Communicator>* comm);
+  // An id serves one communicator: ncclInvalidUsage for the rank that uses it again.
+  Outcome spend(const ncclUniqueId& id, int rank);
+  // Ids that are not needed: their listeners go.
+  void close_id(const ncclUniqueId& id);
+  ncclComm_t enlist(std::shared_ptr<Communicator> comm);
   Outcome find(ncclComm_t handle, std::shared_ptr<Communicator>* comm) const;
   // Success in the process that created the library, ncclInvalidUsage in a forked child.
   Outcome check_process() const;
@@ -56,6 +62,9 @@ class Library {
   Outcome load_transport(const sgt_table** table) { return loader_.load(table); }
   // Numbers of operators are given out once in a process: one of another communicator is unknown.
   int next_red_op() noexcept { return next_red_op_++; }
+  // ncclMemAlloc and ncclMemFree.
+  Outcome allocate(void** pointer, std::size_t bytes);
+  Outcome free(void* pointer);
   // Frees what a destroyed communicator had on its device. What still lies on streams after two seconds is
   // freed by a later call, once it has ended.
   void bury(std::shared_ptr<Staging> staging);
@@ -64,17 +73,13 @@ class Library {
   using IdAndRank = std::pair<std::array<char, NCCL_UNIQUE_ID_BYTES>, int>;
 
   Outcome transport(int size, const sgt_table** table);
-  Outcome connect_now(ncclComm_t* handle, const std::shared_ptr<Communicator>& comm, const ncclUniqueId& id);
-  Outcome connect_later(ncclComm_t* handle, const std::shared_ptr<Communicator>& comm,
-                        const ncclUniqueId& id);
-  Outcome spend(const ncclUniqueId& id, int rank);
-  ncclComm_t enlist(std::shared_ptr<Communicator> comm);
   std::vector<std::shared_ptr<Staging>> take_ended();
 
   const pid_t pid_;
   TransportLoader loader_;
   CudaLoader cuda_loader_;
   std::atomic<int> next_red_op_{ncclNumOps};
+  HostMemory memory_;
   mutable std::mutex mutex_;  // guards what follows
   std::deque<ncclComm> handles_;
   std::unordered_map<const ncclComm*, std::shared_ptr<Communicator>> alive_;

@@ -60,9 +60,6 @@ constexpr CommCall kCommCalls[] = {
     {"CommUserRank", [](ncclComm_t c) { return ncclCommUserRank(c, &any_int); }},
     {"CommCuDevice", [](ncclComm_t c) { return ncclCommCuDevice(c, &any_int); }},
     {"CommGetAsyncError", [](ncclComm_t c) { return ncclCommGetAsyncError(c, &any_state); }},
-    {"CommFinalize", [](ncclComm_t c) { return ncclCommFinalize(c); }},
-    {"CommDestroy", [](ncclComm_t c) { return ncclCommDestroy(c); }},
-    {"CommAbort", [](ncclComm_t c) { return ncclCommAbort(c); }},
     {"AllReduce",
      [](ncclComm_t c) { return ncclAllReduce(any_floats, any_floats, 1, ncclFloat32, ncclSum, c, nullptr); }},
     {"ReduceScatter",
@@ -76,6 +73,14 @@ constexpr CommCall kCommCalls[] = {
     {"Bcast", [](ncclComm_t c) { return ncclBcast(any_floats, 1, ncclFloat32, 0, c, nullptr); }},
     {"Reduce",
      [](ncclComm_t c) { return ncclReduce(any_floats, any_floats, 1, ncclFloat32, ncclSum, 0, c, nullptr); }},
+};
+
+// To NCCL a communicator that is NULL has ended already.
+constexpr CommCall kEndingCalls[] = {
+    {"CommFinalize", [](ncclComm_t c) { return ncclCommFinalize(c); }},
+    {"CommDestroy", [](ncclComm_t c) { return ncclCommDestroy(c); }},
+    {"CommAbort", [](ncclComm_t c) { return ncclCommAbort(c); }},
+    {"CommRevoke", [](ncclComm_t c) { return ncclCommRevoke(c, NCCL_REVOKE_DEFAULT); }},
 };
 
 ncclComm_t make_single() {
@@ -95,6 +100,12 @@ TEST(Abi, DeadHandlesAreInvalidArgumentsEverywhere) {
       EXPECT_EQ(row.call(comm), ncclInvalidArgument) << row.name;
       EXPECT_NE(failure(), "") << row.name;
     }
+  }
+  for (const CommCall& row : kEndingCalls) {
+    for (const ncclComm_t comm : {destroyed, aborted, foreign}) {
+      EXPECT_EQ(row.call(comm), ncclInvalidArgument) << row.name;
+    }
+    EXPECT_EQ(row.call(nullptr), ncclSuccess) << row.name;
   }
 }
 

@@ -112,17 +112,5 @@ TEST(Groups, DepthBelongsToTheThread) {
   EXPECT_EQ(ncclGroupEnd(), ncclSuccess);
 }
 
-TEST(Groups, CommunicatorsAreNeitherMadeNorFinalizedInside) {
-  run_ranks(2, [](int, ncclComm_t comm) {
-    ncclComm_t other = comm;
-    ASSERT_EQ(ncclGroupStart(), ncclSuccess);
-    EXPECT_EQ(ncclCommInitRank(&other, 2, ncclUniqueId{}, 0), ncclInvalidUsage);
-    EXPECT_EQ(other, nullptr);
-    EXPECT_NE(failure().find("inside a group"), std::string::npos) << failure();
-    EXPECT_EQ(ncclCommFinalize(comm), ncclInvalidUsage);
-    EXPECT_EQ(ncclGroupEnd(), ncclSuccess) << "what never joined the group does not spoil it";
-  });
-}
-
 }  // namespace
 }  // namespace stepgate::hostnccl::test

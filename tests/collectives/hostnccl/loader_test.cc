@@ -8,6 +8,14 @@ namespace {
 
 void somewhere_in_this_program() {}
 
+// A communicator that has not connected; one rank alone need not.
+Outcome make(Library& library, ncclComm_t* handle, int size) {
+  std::shared_ptr<Communicator> comm;
+  if (Outcome o = library.prepare(size, 0, true, true, &comm); !o.ok()) return o;
+  *handle = library.enlist(comm);
+  return success();
+}
+
 TEST(TransportLoader, SearchesBesideItselfFirst) {
   const auto names =
       TransportLoader::candidates_beside(reinterpret_cast<const void*>(&somewhere_in_this_program));
@@ -42,23 +50,20 @@ TEST(Library, WithoutATransportOneRankStillWorks) {
   ncclUniqueId id = {};
   EXPECT_EQ(library.unique_id(&id).code, ncclSystemError);
   ncclComm_t handle = nullptr;
-  EXPECT_EQ(library.create(&handle, 2, id, 0).code, ncclSystemError);
-  EXPECT_TRUE(library.create(&handle, 1, id, 0).ok());
+  EXPECT_EQ(make(library, &handle, 2).code, ncclSystemError);
+  EXPECT_TRUE(make(library, &handle, 1).ok());
   EXPECT_NE(handle, nullptr);
 }
 
 TEST(Library, HandlesAreNeverUsedTwice) {
   Library library({});
-  ncclUniqueId first = {};
-  ncclUniqueId second = {};
-  second.internal[0] = 1;
   ncclComm_t a = nullptr;
   ncclComm_t b = nullptr;
   std::shared_ptr<Communicator> comm;
-  ASSERT_TRUE(library.create(&a, 1, first, 0).ok());
+  ASSERT_TRUE(make(library, &a, 1).ok());
   EXPECT_TRUE(library.retire(a));
   EXPECT_FALSE(library.retire(a));
-  ASSERT_TRUE(library.create(&b, 1, second, 0).ok());
+  ASSERT_TRUE(make(library, &b, 1).ok());
   EXPECT_NE(a, b);
   EXPECT_EQ(library.find(a, &comm).code, ncclInvalidArgument);
   EXPECT_TRUE(library.find(b, &comm).ok());
@@ -66,9 +71,9 @@ TEST(Library, HandlesAreNeverUsedTwice) {
 
 TEST(Library, AnIdServesOneCommunicator) {
   Library library({});
-  ncclComm_t handle = nullptr;
-  ASSERT_TRUE(library.create(&handle, 1, ncclUniqueId{}, 0).ok());
-  const Outcome again = library.create(&handle, 1, ncclUniqueId{}, 0);
+  ASSERT_TRUE(library.spend(ncclUniqueId{}, 0).ok());
+  ASSERT_TRUE(library.spend(ncclUniqueId{}, 1).ok()) << "another rank of it";
+  const Outcome again = library.spend(ncclUniqueId{}, 0);
   EXPECT_EQ(again.code, ncclInvalidUsage);
   EXPECT_NE(again.message.find("get a new one"), std::string::npos) << again.message;
 }

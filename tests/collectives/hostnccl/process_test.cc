@@ -147,6 +147,29 @@ TEST_P(Processes, DeadReceiverIsNamed) {
   expect_all_done(run("lose-receiver", GetParam().size, settings()), 1);
 }
 
+TEST_P(Processes, SplitCommunicatorsWork) {
+  expect_all_done(run("split", GetParam().size, settings()));
+}
+
+TEST_P(Processes, DeathInTheMiddleOfASplitIsNamed) {
+  const std::vector<Ended> ends = run("lose-in-split", GetParam().size, settings());
+  expect_all_done(ends, 1);
+  EXPECT_TRUE(WIFSIGNALED(ends.back().status));
+}
+
+TEST_P(Processes, TheWorldGoesOnWithoutTheDead) {
+  const std::vector<Ended> ends = run("shrink", GetParam().size, settings());
+  expect_all_done(ends, 1);
+  EXPECT_TRUE(WIFSIGNALED(ends.back().status));
+}
+
+TEST_P(Processes, TheWorldGoesOnWithoutItsFirstRank) {
+  std::vector<Ended> ends = run("shrink-first", GetParam().size, settings());
+  EXPECT_TRUE(WIFSIGNALED(ends.front().status));
+  ends.erase(ends.begin());
+  expect_all_done(ends);
+}
+
 // The loader finds the stand-in's driver, and hostnccl finds it loaded.
 Words on_devices(Words settings) {
   settings.push_back("LD_LIBRARY_PATH=" STEPGATE_STANDIN_CUDA_FOLDER);

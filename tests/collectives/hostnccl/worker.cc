@@ -136,6 +136,10 @@ constexpr Mode kModes[] = {{"work", work},
                            {"pairs", exchange_with_all},
                            {"lose-sender", lose_the_sender},
                            {"lose-receiver", lose_the_receiver},
+                           {"split", split_and_work},
+                           {"lose-in-split", lose_a_rank_in_a_split},
+                           {"shrink", shrink_after_a_death},
+                           {"shrink-first", shrink_after_the_first_rank_died},
                            {"device", work_on_device},
                            {"lose-device", lose_the_last_rank_of_devices}};
 

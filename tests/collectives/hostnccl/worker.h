@@ -36,6 +36,12 @@ void exchange_with_all(Place place, const ncclUniqueId& id);
 void lose_the_sender(Place place, const ncclUniqueId& id);
 void lose_the_receiver(Place place, const ncclUniqueId& id);
 
+// Communicators out of others; a rank that dies is the last.
+void split_and_work(Place place, const ncclUniqueId& id);
+void lose_a_rank_in_a_split(Place place, const ncclUniqueId& id);
+void shrink_after_a_death(Place place, const ncclUniqueId& id);
+void shrink_after_the_first_rank_died(Place place, const ncclUniqueId& id);
+
 // On the memory of the driver that the loader finds.
 void work_on_device(Place place, const ncclUniqueId& id);
 void lose_the_last_rank_of_devices(Place place, const ncclUniqueId& id);

@@ -26,9 +26,12 @@ int nvidia_version();
   X(ncclCommCuDevice) X(ncclCommUserRank) X(ncclRedOpCreatePreMulSum) X(ncclRedOpDestroy)     \
   X(ncclReduce) X(ncclBcast) X(ncclBroadcast) X(ncclAllReduce) X(ncclReduceScatter)           \
   X(ncclAllGather) X(ncclSend) X(ncclRecv) X(ncclGroupStart) X(ncclGroupEnd)
+#define NCCL_FUNCTIONS_21900(X) \
+  X(ncclMemAlloc) X(ncclMemFree) X(ncclCommRegister) X(ncclCommDeregister)
 #define NCCL_FUNCTIONS_22200(X) X(ncclGroupSimulateEnd)
 #define NCCL_FUNCTIONS_22300(X) X(ncclCommInitRankScalable)
-#define NCCL_FUNCTIONS_22700(X) X(ncclCommShrink)
+#define NCCL_FUNCTIONS_22700(X) \
+  X(ncclCommShrink) X(ncclCommWindowRegister) X(ncclCommWindowDeregister)
 #define NCCL_FUNCTIONS_22800(X) X(ncclAlltoAll) X(ncclGather) X(ncclScatter)
 #define NCCL_FUNCTIONS_22809(X) X(ncclCommRevoke)
 // clang-format on

@@ -69,6 +69,12 @@ SAME_VALUE(ncclFloat8e5m2);
 SAME_VALUE(ncclNumTypes);
 #endif
 
+#if NCCL_VERSION_CODE >= 22809
+static_assert(NCCL_SPLIT_NOCOLOR == -1 && NCCL_SHRINK_DEFAULT == 0 && NCCL_SHRINK_ABORT == 1 &&
+                  NCCL_REVOKE_DEFAULT == 0 && NCCL_COMM_NULL == nullptr,
+              "nccl_abi.h repeats these macros: correct them");
+#endif
+
 SAME_VALUE(ncclScalarDevice);
 SAME_VALUE(ncclScalarHostImmediate);
 
@@ -117,6 +123,9 @@ std::vector<Declaration> nvidia_declarations() {
 #define DECLARATION(function) {#function, typeid(decltype(::function)).name()},
   return {
     NCCL_FUNCTIONS_21800(DECLARATION)
+#if NCCL_VERSION_CODE >= 21900
+    NCCL_FUNCTIONS_21900(DECLARATION)
+#endif
 #if NCCL_VERSION_CODE >= 22200
     NCCL_FUNCTIONS_22200(DECLARATION)
 #endif
