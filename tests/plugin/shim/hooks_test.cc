@@ -3,111 +3,17 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstdlib>
-#include <functional>
-#include <string>
-#include <thread>
 #include <vector>
 
 #include "collectives/nccl_abi/nccl_abi.h"
 #include "stepgate/stepgate.h"
+#include "tests/plugin/shim/hooks_job.h"
 
 namespace stepgate::test {
 namespace {
 
-// Before anything opens the core, which reads the environment once.
-const bool kEnvironmentSet = [] {
-  setenv("STEPGATE_MODE", "enforce", 1);
-  setenv("STEPGATE_METRICS", "off", 1);
-  setenv("STEPGATE_RULE", "none", 1);
-  setenv("STEPGATE_LOG", "off", 1);
-  setenv("STEPGATE_HOSTNCCL_TIMEOUT", "60", 0);
-  return true;
-}();
-
 // Beyond NCCL's types, within what the enumeration can hold.
 constexpr auto kNoType = static_cast<ncclDataType_t>(14);
-
-ncclUniqueId fresh_id() {
-  ncclUniqueId id{};
-  EXPECT_EQ(ncclGetUniqueId(&id), ncclSuccess) << ncclGetLastError(nullptr);
-  return id;
-}
-
-class Job {
- public:
-  Job(int rank, int world, const ncclUniqueId& id) : rank_(rank), world_(world) {
-    EXPECT_EQ(ncclCommInitRank(&comm_, world, id, rank), ncclSuccess) << ncclGetLastError(nullptr);
-    stepgate_gate_config config{};
-    config.size = sizeof config;
-    config.world = world;
-    config.rank = rank;
-    EXPECT_EQ(stepgate_gate_create(&config, &gate_), STEPGATE_OK) << stepgate_last_error();
-    EXPECT_EQ(stepgate_add_group(gate_, comm_, 0), STEPGATE_OK) << stepgate_last_error();
-  }
-  Job(const Job&) = delete;
-  Job& operator=(const Job&) = delete;
-  ~Job() {
-    EXPECT_EQ(stepgate_gate_destroy(gate_), STEPGATE_OK);
-    if (comm_ != nullptr) {
-      EXPECT_EQ(ncclCommDestroy(comm_), ncclSuccess);
-    }
-  }
-
-  int rank() const { return rank_; }
-  int world() const { return world_; }
-  ncclComm_t comm() const { return comm_; }
-  stepgate_gate* gate() const { return gate_; }
-
-  void declare(const char* name, std::vector<float>& data, bool counted = true) {
-    const stepgate_segment segment{nullptr, data.data(), data.size()};
-    stepgate_range range{};
-    range.size = sizeof range;
-    range.name = name;
-    range.segments = &segment;
-    range.segment_count = 1;
-    range.compute_type = -1;
-    range.flags = counted ? 0 : STEPGATE_RANGE_NOT_COUNTED;
-    std::uint32_t id = 0;
-    EXPECT_EQ(stepgate_declare_range(gate_, &range, &id), STEPGATE_OK) << stepgate_last_error();
-  }
-  void activate() { EXPECT_EQ(stepgate_enforce_begin(gate_, nullptr), STEPGATE_OK) << stepgate_last_error(); }
-  void begin() { EXPECT_EQ(stepgate_step_begin(gate_, nullptr), STEPGATE_OK) << stepgate_last_error(); }
-  stepgate_decision end(stepgate_status want = STEPGATE_OK) {
-    EXPECT_EQ(stepgate_step_end(gate_, 0, nullptr), want) << stepgate_last_error();
-    stepgate_decision d{};
-    d.size = sizeof d;
-    EXPECT_EQ(stepgate_step_wait(gate_, 0, &d), want) << stepgate_last_error();
-    return d;
-  }
-  void all_reduce(std::vector<float>& data, ncclResult_t want = ncclSuccess) {
-    EXPECT_EQ(ncclAllReduce(data.data(), data.data(), data.size(), ncclFloat32, ncclSum, comm_, nullptr),
-              want)
-        << ncclGetLastError(comm_);
-  }
-  void destroy_comm() {
-    EXPECT_EQ(ncclCommDestroy(comm_), ncclSuccess);
-    comm_ = nullptr;
-  }
-  void adopt(ncclComm_t comm) { comm_ = comm; }
-
- private:
-  const int rank_, world_;
-  ncclComm_t comm_ = nullptr;
-  stepgate_gate* gate_ = nullptr;
-};
-
-void run(int world, const std::function<void(Job&)>& body) {
-  const ncclUniqueId id = fresh_id();
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < world; ++rank) {
-    threads.emplace_back([&, rank] {
-      Job job(rank, world, id);
-      body(job);
-    });
-  }
-  for (std::thread& t : threads) t.join();
-}
 
 // A bucket whose hook ran too early would be judged by what this rank put in, not by the sum.
 TEST(Hooks, ReductionIsJudgedByItsResult) {
@@ -332,20 +238,6 @@ TEST(Hooks, AbortedCommunicatorIsForgotten) {
   });
 }
 
-// The shim offers symbols that the host NCCL lacks: a fixed answer, said once.
-TEST(Hooks, SymbolThatTheRunningNcclLacks) {
-  run(1, [](Job& j) {
-    float x = 1;
-    testing::internal::CaptureStderr();
-    for (int i = 0; i < 3; ++i) {
-      EXPECT_EQ(ncclSend(&x, 1, ncclFloat32, 0, j.comm(), nullptr), ncclInvalidUsage);
-    }
-    const std::string told = testing::internal::GetCapturedStderr();
-    EXPECT_NE(told.find("ncclSend"), std::string::npos) << told;
-    EXPECT_EQ(told.find("ncclSend"), told.rfind("ncclSend")) << told;
-  });
-}
-
 TEST(Hooks, ManyStepsOnFourRanksDecideAlike) {
   std::vector<std::vector<stepgate_decision>> all(4);
   run(4, [&](Job& j) {
@@ -376,15 +268,6 @@ TEST(Hooks, ManyStepsOnFourRanksDecideAlike) {
       EXPECT_TRUE(rank[i].skip == all[0][i].skip && (rank[i].skip || rank[i].norm == all[0][i].norm));
     }
   }
-}
-
-TEST(Hooks, HandlesThatAreNoGatesAreRefused) {
-  int foreign = 0;
-  auto* gate = reinterpret_cast<stepgate_gate*>(&foreign);
-  EXPECT_EQ(stepgate_step_begin(gate, nullptr), STEPGATE_INVALID);
-  EXPECT_NE(std::string(stepgate_last_error()).find("not a live gate"), std::string::npos);
-  EXPECT_EQ(stepgate_step_begin(nullptr, nullptr), STEPGATE_INVALID);
-  EXPECT_NE(std::string(stepgate_last_error()).find("NULL"), std::string::npos);
 }
 
 }  // namespace
