@@ -19,6 +19,9 @@
 
 namespace stepgate::hostnccl::test {
 
+// What a call that fails must leave in place.
+inline ncclComm_t const kUntouched = reinterpret_cast<ncclComm_t>(8);
+
 inline std::size_t at(int rank) {
   return static_cast<std::size_t>(rank);
 }

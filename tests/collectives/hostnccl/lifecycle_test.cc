@@ -8,8 +8,6 @@
 namespace stepgate::hostnccl::test {
 namespace {
 
-ncclComm_t const kUntouched = reinterpret_cast<ncclComm_t>(8);
-
 void destroy_in_one_thread(const std::vector<ncclComm_t>& comms) {
   ASSERT_EQ(ncclGroupStart(), ncclSuccess);
   for (ncclComm_t comm : comms) EXPECT_EQ(ncclCommDestroy(comm), ncclSuccess) << failure();

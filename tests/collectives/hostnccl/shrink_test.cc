@@ -8,8 +8,6 @@
 namespace stepgate::hostnccl::test {
 namespace {
 
-ncclComm_t const kUntouched = reinterpret_cast<ncclComm_t>(8);
-
 int sum_without(int size, const std::vector<int>& excluded) {
   int sum = size * (size - 1) / 2;
   for (const int rank : excluded) sum -= rank;

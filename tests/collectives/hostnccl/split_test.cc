@@ -8,8 +8,6 @@
 namespace stepgate::hostnccl::test {
 namespace {
 
-ncclComm_t const kUntouched = reinterpret_cast<ncclComm_t>(8);
-
 class Split : public testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Ranks, Split, testing::Range(1, 9));
 
