@@ -97,7 +97,9 @@ bool failed(const char* what, const std::string& path, std::string* error) {
 bool replace_file(const std::string& path, const std::string& text, HeldFile* held, std::string* error) {
   // The ending is the temporary's own, so that nobody who looks for .prom or .json picks it up.
   const std::string temporary = absl::StrCat(path, ".", getpid(), ".tmp");
-  HeldFile file(open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+  // What lies there is a dead process's, or a trap in a folder that others may write to.
+  unlink(temporary.c_str());
+  HeldFile file(open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644));
   if (file.fd() < 0) return failed("create", temporary, error);
   // Without locks, as on some network file systems, nobody sweeps either.
   static_cast<void>(flock(file.fd(), LOCK_EX | LOCK_NB));
@@ -161,7 +163,8 @@ TargetFile::TargetFile(std::string path, HeldFile held)
     : path_(std::move(path)), held_(std::move(held)), owner_(getpid()) {}
 
 TargetFile::~TargetFile() {
-  if (getpid() == owner_) unlink(path_.c_str());
+  // Another process of the same job, run and rank may have put its own there meanwhile.
+  if (getpid() == owner_) remove_if_same(held_.fd(), path_);
 }
 
 }  // namespace stepgate::metrics

@@ -31,6 +31,16 @@ bool same_file(int fd, const std::string& path) {
          held.st_ino == named.st_ino;
 }
 
+bool remove_if_stale(const std::string& path, const std::string& mark) {
+  const HeldFile file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  if (file.fd() < 0 || !has_mark(file.fd(), mark)) return false;
+  // Held, or a file system without locks: it stays.
+  if (flock(file.fd(), LOCK_EX | LOCK_NB) != 0) return false;
+  return remove_if_same(file.fd(), path);
+}
+
+}  // namespace
+
 // A rank that has just come may have put its own file under the name: what was moved aside by mistake goes
 // back.
 bool remove_if_same(int fd, const std::string& path) {
@@ -41,16 +51,6 @@ bool remove_if_same(int fd, const std::string& path) {
   static_cast<void>(std::rename(aside.c_str(), path.c_str()));
   return false;
 }
-
-bool remove_if_stale(const std::string& path, const std::string& mark) {
-  const HeldFile file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
-  if (file.fd() < 0 || !has_mark(file.fd(), mark)) return false;
-  // Held, or a file system without locks: it stays.
-  if (flock(file.fd(), LOCK_EX | LOCK_NB) != 0) return false;
-  return remove_if_same(file.fd(), path);
-}
-
-}  // namespace
 
 HeldFile& HeldFile::operator=(HeldFile&& other) noexcept {
   if (this != &other) {

@@ -28,6 +28,9 @@ class HeldFile {
   int fd_ = -1;
 };
 
+// Removes the file at `path` if it is the one behind `fd`, and not what somebody else put there since.
+bool remove_if_same(int fd, const std::string& path);
+
 // Removes files "stepgate_*<ending>" of `dir` that contain `mark` and that nobody holds. Returns how many.
 int sweep_stale_files(const std::string& dir, const std::string& ending, const std::string& mark);
 

@@ -3,6 +3,7 @@
 #include <civetweb.h>
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
@@ -17,13 +18,16 @@ namespace {
 
 // OpenSSL's own words about a file that it cannot open name no file.
 bool readable(const char* what, const std::string& path, std::string* error) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd >= 0) {
-    close(fd);
-    return true;
+  // Not to hang on a pipe that nobody writes to.
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  struct stat info {};
+  const bool opened = fd >= 0 && fstat(fd, &info) == 0;
+  const bool regular = opened && S_ISREG(info.st_mode);
+  if (!regular) {
+    *error = absl::StrCat(what, " '", path, "': ", opened ? "not a regular file" : std::strerror(errno));
   }
-  *error = absl::StrCat(what, " '", path, "': ", std::strerror(errno));
-  return false;
+  if (fd >= 0) close(fd);
+  return regular;
 }
 
 // The library of the bridge, as the one that the server will get when it asks for that name. Another one

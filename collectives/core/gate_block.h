@@ -89,6 +89,8 @@ struct GateBlock {
   std::uint32_t slots = 0;  // that the ranges of this gate take; 0: whoever calls vouches for it
   std::uint32_t reserved = 0;
   double external_scale = 0;  // > 0: the caller's scale for this step, instead of the scaler's
+  // What unscale = in_hook divides by in this step: the latched scale, 1 once the agreement has ended.
+  double unscale_by = 1;
   SetBlock sets[kMaxSets];
 };
 

@@ -117,6 +117,7 @@ STEPGATE_HD inline void begin_step(GateBlock& g) {
   if (g.diverged_step != g.step) g.diverged_in_row = 0;
   ++g.step;
   g.latched_scale = g.external_scale > 0 ? g.external_scale : g.scaler.scale;
+  g.unscale_by = g.released ? 1 : g.latched_scale;
   g.digest_a = block_detail::state_digest(g);
   g.veto = 0;
   g.step_overflow = 0;

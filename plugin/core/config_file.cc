@@ -94,8 +94,13 @@ class Parser {
 
   std::string where() const { return path_ + ":" + std::to_string(number_); }
 
+  // Without the value: the file may be another program's, and hold its secrets.
   bool refuse(std::string_view text, const std::string& allowed) {
-    *error_ = where() + ": '" + std::string(text.substr(0, 200)) + "' is refused; allowed: " + allowed;
+    const std::size_t equals = text.find('=');
+    const std::string_view name = trimmed(text.substr(0, equals));
+    const bool named = equals != std::string_view::npos && is_name(name);
+    *error_ = where() + ": " + (named ? std::string(name.substr(0, 100)) + "=..." : "this line") +
+              " is refused; allowed: " + allowed;
     return false;
   }
 

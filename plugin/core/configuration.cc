@@ -1,7 +1,6 @@
 #include "plugin/core/configuration.h"
 
 #include <arpa/inet.h>
-#include <sys/stat.h>
 
 #include <charconv>
 #include <cmath>
@@ -108,14 +107,6 @@ class Reader {
     if (v == nullptr) return;
     if (!in_range(v, 1, high, &port)) return notes->push_back(unusable(name, v));
     *out = port;
-  }
-
-  void folder(const char* name, std::string* out) {
-    const char* v = value(name);
-    if (v == nullptr) return;
-    struct stat info {};
-    if (::stat(v, &info) != 0 || !S_ISDIR(info.st_mode)) return refuse(name, v);
-    *out = v;
   }
 
   void number(const char* name, double low, double high, bool open_low, std::optional<double>* out) {
@@ -257,8 +248,8 @@ void read_metrics(Reader& r, Configuration* c) {
   r.path("STEPGATE_METRICS_AUTH_FILE", &c->metrics_auth_file);
   r.path("STEPGATE_METRICS_TLS_CERTIFICATE", &c->metrics_tls_certificate);
   r.path("STEPGATE_METRICS_TLS_KEY", &c->metrics_tls_key);
-  r.folder("STEPGATE_METRICS_TEXTFILE_DIR", &c->metrics_textfile_dir);
-  r.folder("STEPGATE_METRICS_FILE_SD_DIR", &c->metrics_file_sd_dir);
+  r.path("STEPGATE_METRICS_TEXTFILE_DIR", &c->metrics_textfile_dir);
+  r.path("STEPGATE_METRICS_FILE_SD_DIR", &c->metrics_file_sd_dir);
   r.integer("STEPGATE_METRICS_BUCKETS", 1, 4096, &c->metrics_buckets);
   r.integer("STEPGATE_ANOMALY_SKIPS_IN_ROW", 1, kMaxInteger, &c->anomaly_skips_in_row);
   r.integer("STEPGATE_ANOMALY_FLOOR_WINDOW", 1, kMaxInteger, &c->anomaly_floor_window);

@@ -258,6 +258,8 @@ void Gate::launched_locked(const Reduction& op) noexcept {
   if (w == Window::kClosed) {
     counters_.passed(op_of(op.kind));
   } else {
+    // Another reduction may have been read, and multiplied, while this one waited.
+    for (const RangeTable::Hit& h : hits_) rewritten_locked(ranges_.slot(h.id));
     cover(op, w);
   }
 }

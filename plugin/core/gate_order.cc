@@ -236,7 +236,13 @@ void Gate::settle_pending() noexcept {
     }
     // What another thread issued has been launched and is read at the step's end.
     for (const Pending& p : pending_) {
-      if (p.op.comm == comm) counters_.passed(static_cast<metrics::ReductionOp>(p.op.kind));
+      if (p.op.comm != comm) continue;
+      counters_.passed(static_cast<metrics::ReductionOp>(p.op.kind));
+      if (p.op.stream == kPerThreadStream) {
+        drop_veto_ = true;  // the other thread's stream has no name here
+      } else {
+        mark_stream_locked(p.op.stream);
+      }
     }
     std::erase_if(pending_, [&](const Pending& p) { return p.op.comm == comm; });
   }

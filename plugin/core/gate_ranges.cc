@@ -232,6 +232,8 @@ stepgate_status Gate::retire_all() {
 }
 
 void Gate::retired_locked(std::uint32_t id) {
+  // Declared again in this step, it would be multiplied again.
+  if (phase_ != Phase::kIdle && ranges_.slot(id).unscaled) drop_veto_ = true;
   write_slot(id);
   if (ranges_.slot(id).graph && segment_stats_[id].get() != nullptr) {
     kept_stats_.push_back(std::move(segment_stats_[id]));

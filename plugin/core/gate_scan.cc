@@ -24,7 +24,7 @@ device::Scan Gate::reduced_scan(std::uint32_t id) {
   job.total = &slot.reduced;
   job.epoch = &block_.get()->step;
   job.stamp = &slot.reduced_step;
-  if (unscaling_ && !r.unscaled) job.unscale_by = &block_.get()->latched_scale;
+  if (unscaling_ && !r.unscaled) job.unscale_by = &block_.get()->unscale_by;
   return job;
 }
 

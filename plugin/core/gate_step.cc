@@ -76,8 +76,7 @@ stepgate_status Gate::step_begin(device::Stream s) {
   any_begun_ = true;
   summarized_ = decided_ = applied_sets_ = 0;
   drop_veto_ = false;
-  // A caller that knows of the release unscales by itself.
-  unscaling_ = options_.policy.unscale == UnscaleMode::kInHook && mirror_.get()->released == 0;
+  unscaling_ = options_.policy.unscale == UnscaleMode::kInHook;
   attributing_ = attribution_on();
   scan_seconds_ = agreement_seconds_ = 0;
   phase_ = Phase::kOpen;

@@ -99,6 +99,7 @@ class Inquiry {
   std::uint64_t take(Field field, std::uint64_t fallback);
   bool speaks_for(std::size_t launcher) const;
   void contradictions();
+  void pass_over();
   void doubt(const Said& held, std::uint64_t holds, const Said& other, std::size_t launcher);
   bool label(const char* variable, std::string* out);
   void count(const char* variable, std::optional<std::uint64_t>* out);
@@ -139,14 +140,25 @@ void Inquiry::numbers() {
   found_.world = take(kWorld, 1);
   found_.local_rank = take(kLocalRank, 0);
   found_.local_world = take(kLocalWorld, 1);
+  if (error_.empty() && found_.rank >= found_.world && said_[chosen_][kWorld].variable == nullptr) {
+    return pass_over();
+  }
   if (error_.empty() && found_.rank >= found_.world) {
     const Said& rank = said_[chosen_][kRank];
-    const Said& world = said_[chosen_][kWorld];
     error_ = std::string(rank.variable) + "='" + rank.text + "' is refused; allowed: 0 to " +
-             (world.variable != nullptr ? world.variable : "the number of ranks") +
-             " - 1 = " + std::to_string(found_.world - 1);
+             said_[chosen_][kWorld].variable + " - 1 = " + std::to_string(found_.world - 1);
   }
   if (error_.empty() && named) contradictions();
+}
+
+// A rank among nobody knows how many. Refusing it would leave rank 0, which fits into any number, alone with
+// a gate; so all are as if nobody had named them, and a job that tells each gate its rank and world goes on.
+void Inquiry::pass_over() {
+  const Said& rank = said_[chosen_][kRank];
+  found_.doubts.push_back(std::string(rank.variable) + "=" + rank.text + " of " + found_.launcher +
+                          " is passed over: nobody says how many ranks there are");
+  found_.rank = 0;
+  found_.launcher = "";
 }
 
 void Inquiry::doubt(const Said& held, std::uint64_t holds, const Said& other, std::size_t launcher) {

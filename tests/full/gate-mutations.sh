@@ -127,7 +127,7 @@ mutate a-second-reduction-is-no-veto plugin/core/gate_scan.cc 's/if \(!r\.unscal
   gate_test 'InHook.ASecondReductionInTheStepIsSkippedByAll'
 mutate a-graph-unscales "$hooks" 's/if \(w == Window::kGraph && options_.*?continue;//s' \
   gate_cuda_test 'CudaInHook.ABackwardThatRunsTwiceIsUnscaledOnce'
-mutate unscales-after-a-release plugin/core/gate_step.cc 's/ && mirror_\.get\(\)->released == 0//' \
+mutate unscales-after-a-release collectives/core/gate_block_impl.h 's/g\.released \? 1 : g\.latched_scale/g.latched_scale/' \
   gate_test 'InHook.NothingIsMultipliedOnceTheReleaseIsKnown'
 
 if [[ -n $only && $matched == 0 ]]; then

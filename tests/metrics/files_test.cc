@@ -126,6 +126,34 @@ TEST(TargetFileTest, SaysWhereThePageIsAndGoesWithIt) {
   EXPECT_TRUE(dir.files().empty());
 }
 
+// Two jobs without a name, or a rank's new process beside its old one.
+TEST(TargetFileTest, LeavesWhatAnotherProcessPutInItsPlace) {
+  TempDir dir;
+  const Identity who = FakeSource().identity();
+  std::string error;
+  auto old = TargetFile::write(dir.path(), who, "a:1", "http", &error);
+  auto fresh = TargetFile::write(dir.path(), who, "b:2", "http", &error);
+  ASSERT_TRUE(old && fresh) << error;
+  old.reset();
+  ASSERT_EQ(dir.files().size(), 1u);
+  EXPECT_NE(read_file(dir.path() + "/" + dir.files()[0]).find("b:2"), std::string::npos);
+  fresh.reset();
+  EXPECT_TRUE(dir.files().empty());
+}
+
+// The temporary's name can be guessed, and others may write to the folder.
+TEST(TargetFileTest, FollowsNoLinkThatWasPlanted) {
+  TempDir dir;
+  const std::string victim = dir.path() + "/victim", path = dir.path() + "/page.json";
+  std::ofstream(victim) << "precious";
+  ASSERT_EQ(symlink(victim.c_str(), (path + "." + std::to_string(getpid()) + ".tmp").c_str()), 0);
+  HeldFile held;
+  std::string error;
+  EXPECT_TRUE(replace_file(path, "page", &held, &error)) << error;
+  EXPECT_EQ(read_file(victim), "precious");
+  EXPECT_EQ(read_file(path), "page");
+}
+
 TEST(TargetFileTest, AllInterfacesAreScrapedByTheHostsName) {
   TempDir dir;
   FakeSource source;

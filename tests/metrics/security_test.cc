@@ -265,6 +265,9 @@ TEST(Tls, FilesThatAreNoGoodAreNamed) {
   const std::string empty = put(dir, "empty", "");
   expect_said(refusal(absent), {"metrics certificate '" + absent + "'", "No such file"});
   expect_said(refusal(us.certificate, absent), {"metrics private key '" + absent + "'", "No such file"});
+  const std::string pipe = dir.path() + "/pipe";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  expect_said(refusal(pipe), {"metrics certificate '" + pipe + "'", "not a regular file"});
   expect_said(refusal(garbage), {"'" + garbage + "' holds no PEM certificate"});
   expect_said(refusal(empty), {"'" + empty + "' holds no PEM certificate"});
   expect_said(refusal(us.certificate), {"'" + us.certificate + "' holds no PEM private key"});

@@ -82,8 +82,8 @@ const std::vector<Row>& rows() {
       {"STEPGATE_METRICS_AUTH_FILE", {"/run/secrets/page", "not/there"}, {"two\nlines", "\xff"}},
       {"STEPGATE_METRICS_TLS_CERTIFICATE", {"/etc/tls/tls.crt"}, {"\x01"}},
       {"STEPGATE_METRICS_TLS_KEY", {"/etc/tls/tls.key"}, {"\x01"}},
-      {"STEPGATE_METRICS_TEXTFILE_DIR", {"/tmp"}, {"/nonexistent/folder", "/proc/self/exe"}},
-      {"STEPGATE_METRICS_FILE_SD_DIR", {"/tmp"}, {"/nonexistent/folder"}},
+      {"STEPGATE_METRICS_TEXTFILE_DIR", {"/tmp", "/nonexistent/folder"}, {"two\nlines"}},
+      {"STEPGATE_METRICS_FILE_SD_DIR", {"/tmp", "/nonexistent/folder"}, {"\xff"}},
       {"STEPGATE_METRICS_BUCKETS", {"1", "4096"}, {"0", "4097"}},
       {"STEPGATE_JOB_NAME", {"any thing", "\"quoted\" \\ \u00fc"}, {"two\nlines", "\xff"}},
       {"STEPGATE_RUN_ID", {"42"}, {"\x01", "cut \xc3"}},
@@ -318,8 +318,8 @@ TEST(Configuration, TableAndReaderNameTheSameVariables) {
   std::set<std::string> read_names = {"STEPGATE_CONFIG"}, table_names;
   EXPECT_NE(source.find("kFileVariable[] = \"STEPGATE_CONFIG\""), std::string::npos);
   for (const std::string call :
-       {"r.label(\"", "r.address(\"", "r.path(\"", "r.folder(\"", "r.number(\"", "r.integer(\"",
-        "r.choice(\"", "r.rule(\"", "r.meeting_place(\"", "r.store_host(\"", "r.store_port(\""}) {
+       {"r.label(\"", "r.address(\"", "r.path(\"", "r.number(\"", "r.integer(\"", "r.choice(\"", "r.rule(\"",
+        "r.meeting_place(\"", "r.store_host(\"", "r.store_port(\""}) {
     for (std::size_t at = source.find(call); at != std::string::npos; at = source.find(call, at + 1)) {
       const std::size_t name = at + call.size();
       const std::string read_name = source.substr(name, source.find('"', name) - name);

@@ -118,6 +118,42 @@ TEST(InHook, ASecondReductionInTheStepIsSkippedByAll) {
   });
 }
 
+// The reduction that was launched late writes what has been read and multiplied meanwhile.
+TEST(InHook, AReductionThatWasPendingMeanwhileIsSkippedByAll) {
+  World world(in_hook(2));
+  world.run([](Rank& r) {
+    r.declare("bucket", {&r.shard});
+    ASSERT_EQ(r.activate(), STEPGATE_OK) << gate::last_error();
+    r.begin();
+    r.shard = {kScale, kScale};
+    const Reduction late = {OpKind::kAllReduce, ncclFloat32, ncclSum, 0,        r.shard.data(),
+                            r.shard.data(),     2,           2,       r.comm(), nullptr};
+    r.gate().before(late);
+    r.gate().after(late, Outcome::kPending);
+    r.all_reduce(r.shard);
+    r.shard = {NAN, kScale};
+    r.gate().settled(r.comm());
+    EXPECT_EQ(r.end().decision.skip, 1);
+  });
+}
+
+// Retired and declared again in one step: the new range has been multiplied as the old one.
+TEST(InHook, ARangeDeclaredAgainInTheStepIsSkippedByAll) {
+  World world(in_hook(2));
+  world.run([](Rank& r) {
+    const std::uint32_t id = r.declare("bucket", {&r.shard});
+    ASSERT_EQ(r.activate(), STEPGATE_OK) << gate::last_error();
+    r.begin();
+    r.shard = {kScale, kScale};
+    r.all_reduce(r.shard);
+    if (r.rank() == 0) {
+      ASSERT_EQ(r.gate().retire_range(id), STEPGATE_OK);
+      r.declare("bucket", {&r.shard});
+    }
+    EXPECT_EQ(r.end().decision.reason, STEPGATE_REASON_VETO);
+  });
+}
+
 // Attribution reads what goes in, which the job's own call must see as it was.
 TEST(InHook, WhatIsSentIsNotTouched) {
   World world(in_hook(2));

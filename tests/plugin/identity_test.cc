@@ -141,8 +141,19 @@ TEST(Identity, NobodySaysAnything) {
 TEST(Identity, ARankOutsideOfItsWorldIsRefused) {
   EXPECT_EQ(refusal({{"SLURM_PROCID", "8"}, {"SLURM_NTASKS", "8"}}),
             "SLURM_PROCID='8' is refused; allowed: 0 to SLURM_NTASKS - 1 = 7");
-  EXPECT_EQ(refusal({{"PMIX_RANK", "2"}}),
-            "PMIX_RANK='2' is refused; allowed: 0 to the number of ranks - 1 = 0");
+}
+
+// PMIx gives no size. A refusal would reach all ranks but the first, which would then wait for the others.
+TEST(Identity, ARankAmongAnUnknownNumberIsPassedOver) {
+  for (const Variables& v : {Variables{{"PMIX_RANK", "2"}},
+                             Variables{{"PMIX_RANK", "2"}, {"SLURM_PROCID", "5"}, {"SLURM_NTASKS", "8"}}}) {
+    const JobIdentity i = read(v);
+    EXPECT_EQ(i.rank, 0u);
+    EXPECT_EQ(i.world, 1u);
+    EXPECT_EQ(i.launcher, "");
+    ASSERT_EQ(i.doubts.size(), 1u);
+    EXPECT_EQ(i.doubts[0], "PMIX_RANK=2 of PMIx is passed over: nobody says how many ranks there are");
+  }
 }
 
 TEST(Identity, RunIdByPrecedence) {

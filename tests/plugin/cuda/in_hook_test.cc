@@ -89,6 +89,36 @@ TEST(CudaInHook, ABackwardThatRunsTwiceIsUnscaledOnce) {
   });
 }
 
+// The device knows of the release, whenever the step was recorded.
+TEST(CudaInHook, AStepRecordedBeforeTheReleaseMultipliesNothingAfterIt) {
+  CudaWorldOptions o = in_hook();
+  o.ranks = 1;
+  CudaWorld world(o);
+  world.run([](CudaRank& r) {
+    r.declare("bucket", {0});
+    ASSERT_EQ(r.activate(), STEPGATE_OK) << gate::last_error();
+    const GraphExecHandle step = r.record(r.stream(), [&] {
+      EXPECT_EQ(r.gate().step_begin(r.stream()), STEPGATE_OK) << gate::last_error();
+      EXPECT_EQ(r.reduce(0), ncclSuccess);
+      EXPECT_EQ(r.gate().step_end(0, r.stream()), STEPGATE_OK) << gate::last_error();
+    });
+    r.fill(0, {kScale});
+    r.launch(step, r.stream());
+    EXPECT_EQ(r.read(0, r.stream())[0], 1);
+    r.nccl().fail(0, r.nccl().calls(0));
+    r.begin();
+    r.fill(0, {1});
+    EXPECT_EQ(r.end_and_wait().status, STEPGATE_UNDECIDED);
+    r.fill(0, {kScale});
+    r.launch(step, r.stream());
+    EXPECT_EQ(r.read_outputs().found_inf, 1.0f) << "its summary says undecided, which releases";
+    r.fill(0, {kScale});
+    r.launch(step, r.stream());
+    EXPECT_EQ(r.read(0, r.stream())[0], kScale);
+    EXPECT_EQ(r.read_outputs().found_inf, 1.0f);
+  });
+}
+
 TEST(CudaInHook, ASecondReductionInTheStepIsSkippedByAll) {
   CudaWorld world(in_hook());
   world.run([](CudaRank& r) {
