@@ -11,10 +11,10 @@
 namespace stepgate::hostnccl::test {
 namespace {
 
-constexpr std::size_t kCounts[] = {1, 13, 20011};
+constexpr std::size_t kPairCounts[] = {1, 13, 20011};
 // One of each width: nothing here computes. (hostnccl_conformance moves all types.)
 constexpr ncclDataType_t kWidths[] = {ncclFloat8e4m3, ncclBfloat16, ncclInt32, ncclFloat64};
-constexpr double kNobodyWroteThis = 1;
+constexpr double kPairUntouched = 1;
 
 class Pairs : public testing::TestWithParam<int> {
  protected:
@@ -43,7 +43,7 @@ void expect_from(const TypedBuffer& buffer, std::size_t at, std::size_t count, n
 TEST_P(Pairs, GatherToEveryRootApartAndInPlace) {
   run_ranks(size(), [&](int rank, ncclComm_t comm) {
     for (const ncclDataType_t type : kWidths) {
-      for (const std::size_t count : kCounts) {
+      for (const std::size_t count : kPairCounts) {
         for (int root = 0; root < size(); root += 3) {
           const auto place = static_cast<std::size_t>(rank) * count;
           TypedBuffer in(type, count);
@@ -69,7 +69,7 @@ TEST_P(Pairs, GatherToEveryRootApartAndInPlace) {
 TEST_P(Pairs, ScatterFromEveryRootApartAndInPlace) {
   run_ranks(size(), [&](int rank, ncclComm_t comm) {
     for (const ncclDataType_t type : kWidths) {
-      for (const std::size_t count : kCounts) {
+      for (const std::size_t count : kPairCounts) {
         for (int root = 0; root < size(); root += 3) {
           const auto place = static_cast<std::size_t>(rank) * count;
           TypedBuffer all(type, count * ranks());
@@ -93,7 +93,7 @@ TEST_P(Pairs, ScatterFromEveryRootApartAndInPlace) {
 TEST_P(Pairs, AlltoAllTransposes) {
   run_ranks(size(), [&](int rank, ncclComm_t comm) {
     for (const ncclDataType_t type : kWidths) {
-      for (const std::size_t count : kCounts) {
+      for (const std::size_t count : kPairCounts) {
         TypedBuffer in(type, count * ranks());
         TypedBuffer out(type, count * ranks());
         for (int other = 0; other < size(); ++other)
@@ -110,7 +110,7 @@ TEST_P(Pairs, AlltoAllTransposes) {
 TEST_P(Pairs, SendAndRecvBothWaysInOneGroup) {
   run_ranks(size(), [&](int rank, ncclComm_t comm) {
     for (const ncclDataType_t type : kWidths) {
-      for (const std::size_t count : kCounts) {
+      for (const std::size_t count : kPairCounts) {
         TypedBuffer in(type, count * ranks());
         TypedBuffer out(type, count * ranks());
         const auto at = [&](int other) { return static_cast<std::size_t>(other) * count; };
@@ -224,7 +224,7 @@ class Timeout {
 TEST(SendRecvFailures, RecvThatNobodySendsToEndsAtTheDeadline) {
   const Timeout timeout("1");
   const std::vector<ncclComm_t> comms = make_clique(2);
-  int value = static_cast<int>(kNobodyWroteThis);
+  int value = static_cast<int>(kPairUntouched);
   EXPECT_EQ(ncclRecv(&value, 1, ncclInt32, 1, comms[0], nullptr), ncclRemoteError);
   EXPECT_NE(failure().find("rank 1"), std::string::npos) << failure();
   EXPECT_EQ(value, 1);

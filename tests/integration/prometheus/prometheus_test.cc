@@ -13,6 +13,18 @@
 namespace stepgate::test {
 namespace {
 
+// Without what it says of a target file that went, as it should, between its listing and its reading.
+std::string complaints(const std::string& words) {
+  std::istringstream lines(words);
+  std::string line, rest;
+  while (std::getline(lines, line)) {
+    const bool gone = line.find("Error reading file") != std::string::npos &&
+                      line.find("no such file") != std::string::npos;
+    if (!gone) rest += line + "\n";
+  }
+  return rest;
+}
+
 using Words = std::vector<std::string>;
 using Labels = std::map<std::string, std::string>;
 
@@ -165,7 +177,7 @@ void scrape(Prometheus& prometheus, const Scene& scene, const Words& settings) {
   EXPECT_TRUE(eventually([&] { return prometheus.query("up").empty(); }))
       << "targets of a job that has ended";
   EXPECT_EQ(outcome.err.find("sesame"), std::string::npos) << "the password is in the log";
-  EXPECT_EQ(prometheus.last_words(), "");
+  EXPECT_EQ(complaints(prometheus.last_words()), "");
 }
 
 class PrometheusScrapes : public testing::Test {
