@@ -1,9 +1,10 @@
 // Latency and bandwidth of the transport's all-reduce, ranks as processes of this host.
 //
-//   transport_bench [-n ranks] [-t auto|tcp|shm] [-b bytes] [-i iterations]
+//   transport_bench [-n ranks] [-t auto|tcp|shm] [-b bytes] [-i iterations] [-j]
 //
-// Prints, from rank 0: p50 and p99 of one all-reduce (fp32 sum, in place) and bytes / p50. Buffers are
-// touched, and huge-page advised, before anything is timed. Not a test: nothing here can fail a build.
+// Prints, from rank 0: p50 and p99 of one all-reduce (fp32 sum, in place) and bytes / p50; with -j as JSON.
+// Buffers are touched, and huge-page advised, before anything is timed. Not a test: nothing here can fail a
+// build.
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -25,6 +26,7 @@ struct Arguments {
   std::string transports = "auto";
   size_t bytes = 64;
   int iterations = 0;
+  bool json = false;
 };
 
 const sgt_table& transport() {
@@ -59,8 +61,12 @@ double one(sgt_world* world, void* buffer, size_t count) {
 void report(const Arguments& arguments, std::vector<double> times) {
   std::sort(times.begin(), times.end());
   const double p50 = times[times.size() / 2], p99 = times[times.size() * 99 / 100];
-  std::printf("%d ranks %s %zu bytes: p50 %.2f us, p99 %.2f us, %.2f GB/s, %zu iterations\n", arguments.ranks,
-              arguments.transports.c_str(), arguments.bytes, p50 * 1e6, p99 * 1e6,
+  const char* form =
+      arguments.json
+          ? "{\"ranks\": %d, \"transports\": \"%s\", \"bytes\": %zu, \"p50_us\": %.2f, \"p99_us\": %.2f, "
+            "\"gb_per_second\": %.4f, \"iterations\": %zu}\n"
+          : "%d ranks %s %zu bytes: p50 %.2f us, p99 %.2f us, %.2f GB/s, %zu iterations\n";
+  std::printf(form, arguments.ranks, arguments.transports.c_str(), arguments.bytes, p50 * 1e6, p99 * 1e6,
               static_cast<double>(arguments.bytes) / p50 / 1e9, times.size());
 }
 
@@ -84,11 +90,12 @@ int run_rank(const Arguments& arguments, const sgt_unique_id& id, int rank) {
 
 Arguments parse(int argc, char** argv) {
   Arguments arguments;
-  for (int option; (option = getopt(argc, argv, "n:t:b:i:")) != -1;) {
+  for (int option; (option = getopt(argc, argv, "n:t:b:i:j")) != -1;) {
     if (option == 'n') arguments.ranks = std::atoi(optarg);
     if (option == 't') arguments.transports = optarg;
     if (option == 'b') arguments.bytes = std::strtoull(optarg, nullptr, 10);
     if (option == 'i') arguments.iterations = std::atoi(optarg);
+    if (option == 'j') arguments.json = true;
     if (option == '?') std::exit(2);
   }
   return arguments;
