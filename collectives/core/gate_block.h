@@ -87,7 +87,9 @@ struct GateBlock {
   std::uint64_t applied = 0;          // decisions, each set's
   std::uint64_t skipped = 0;
   std::uint32_t slots = 0;  // that the ranges of this gate take; 0: whoever calls vouches for it
-  std::uint32_t reserved = 0;
+  // The exchange goes over several groups in turn, so that its sums may be whole on some ranks and not on
+  // others: what is not whole decides nothing, for elsewhere the step may have been applied.
+  std::uint32_t in_turns = 0;
   double external_scale = 0;  // > 0: the caller's scale for this step, instead of the scaler's
   // What unscale = in_hook divides by in this step: the latched scale, 1 once the agreement has ended.
   double unscale_by = 1;
@@ -112,7 +114,8 @@ STEPGATE_HD void summarize_set(GateBlock& g, std::uint32_t set, const RangeSlot*
                                std::uint32_t slot_count, double* fields);
 
 // Judges the summed fields, writes Decision and Outputs of the set. Sums that do not answer this
-// rank's summary (another step's, another set's) decide nothing: the set stays undecided.
+// rank's summary (another step's, another set's; of too few ranks where it is summed in turns) decide
+// nothing: the set stays undecided.
 STEPGATE_HD void decide_set(GateBlock& g, std::uint32_t set, const double* fields);
 
 // After `apply` multiplied the gradients of a set: multiplier and grad_scale become 1.

@@ -68,7 +68,8 @@ STEPGATE_HD inline void show_undecided(GateBlock& g, SetBlock& s) {
 // decide()'s to judge.
 STEPGATE_HD inline bool answers_summary(const GateBlock& g, std::uint32_t set, const double* f) {
   const double n = f[kSumContributors];
-  if (n != static_cast<double>(g.policy.world) || !plausible_sums(f) || f[kSumDegrade] != 0) return true;
+  if (!plausible_sums(f) || f[kSumDegrade] != 0) return true;
+  if (n != static_cast<double>(g.policy.world)) return g.in_turns == 0;
   if (!all_equal(n, f[kSumStep], f[kSumStepSquared]) || !all_equal(n, f[kSumSet], f[kSumSetSquared])) {
     return true;
   }

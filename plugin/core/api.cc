@@ -305,8 +305,12 @@ stepgate_status state(stepgate_gate* gate, stepgate_scaler_info* info) {
   });
 }
 
-stepgate_status dump(stepgate_gate*, const char*) {
-  return unsupported("stepgate_dump");
+stepgate_status dump(stepgate_gate* gate, const char* path) {
+  return with_gate("stepgate_dump", gate, [&](Gate& g) {
+    if (path == nullptr) return null_argument("stepgate_dump", "path");
+    if (*path == '\0') return fail(STEPGATE_INVALID, "stepgate_dump: path ''; allowed: a file's path");
+    return g.dump(path);
+  });
 }
 
 stepgate_status state_save(stepgate_gate* gate, void* buffer, std::size_t* bytes) {
@@ -325,6 +329,14 @@ stepgate_status state_load(stepgate_gate* gate, const void* blob, std::size_t by
 
 stepgate_status reset(stepgate_gate* gate, std::uint64_t generation) {
   return with_gate("stepgate_reset", gate, [&](Gate& g) { return g.reset(generation); });
+}
+
+stepgate_status reset_world(stepgate_gate* gate, std::uint64_t generation, int world, int rank) {
+  return with_gate("stepgate_reset_world", gate, [&](Gate& g) {
+    std::string error;
+    if (!check_place(world, rank, &error)) return fail(STEPGATE_INVALID, "stepgate_reset_world: " + error);
+    return g.reset_world(generation, world, rank);
+  });
 }
 
 }  // namespace

@@ -14,7 +14,7 @@
 
 namespace stepgate {
 
-inline constexpr std::uint32_t kCoreAbi = 3;
+inline constexpr std::uint32_t kCoreAbi = 4;
 
 // The functions of one NCCL copy that the core calls itself. A null member: that copy lacks it.
 struct NcclTable {
@@ -112,7 +112,9 @@ enum class Outcome : std::uint32_t {
   X(dump, (stepgate_gate * gate, const char* path), (gate, path))                                            \
   X(state_save, (stepgate_gate * gate, void* buffer, size_t* bytes), (gate, buffer, bytes))                  \
   X(state_load, (stepgate_gate * gate, const void* blob, size_t bytes), (gate, blob, bytes))                 \
-  X(reset, (stepgate_gate * gate, uint64_t generation), (gate, generation))
+  X(reset, (stepgate_gate * gate, uint64_t generation), (gate, generation))                                  \
+  X(reset_world, (stepgate_gate * gate, uint64_t generation, int world, int rank),                           \
+    (gate, generation, world, rank))
 
 struct CoreTable {
   std::uint32_t abi;

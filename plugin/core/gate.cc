@@ -50,6 +50,21 @@ bool Gate::make_order() {
   return true;
 }
 
+// nullptr where memory cannot be had, or not be written.
+std::shared_ptr<Gate::PendingBallot> Gate::make_ballot() {
+  auto b = std::make_shared<PendingBallot>();
+  double unwilling[kExchangeFields] = {};
+  write_ballot(Ballot{}, BallotKind::kEnter, static_cast<std::uint32_t>(options_.rank), false, unwilling);
+  const bool made =
+      b->fields.allocate(device_, kExchangeFields, device::Memory::kDevice) &&
+      b->unwilling.allocate(device_, kExchangeFields, device::Memory::kDevice) &&
+      b->nothing.allocate(device_, kExchangeFields, device::Memory::kDevice) &&
+      b->sums.allocate(device_, kExchangeFields, device::Memory::kMapped) &&
+      device_.copy_in(control_, b->unwilling.get(), unwilling, sizeof unwilling) == device::Code::kOk &&
+      device_.synchronize(control_) == device::Code::kOk;
+  return made ? b : nullptr;
+}
+
 // Everything a step needs is here before the first one: the hot path never allocates.
 bool Gate::allocate(std::string* error) {
   using device::Memory;
@@ -57,22 +72,19 @@ bool Gate::allocate(std::string* error) {
                    slots_.allocate(device_, kMaxRanges + kAnonymousSlots, Memory::kDevice) &&
                    summary_.allocate(device_, std::size_t{kMaxSets} * kExchangeFields, Memory::kDevice) &&
                    failure_.allocate(device_, kExchangeFields, Memory::kDevice) &&
-                   ballot_->fields.allocate(device_, kExchangeFields, Memory::kDevice) &&
-                   ballot_->unwilling.allocate(device_, kExchangeFields, Memory::kDevice) &&
+                   nothing_.allocate(device_, kExchangeFields, Memory::kDevice) &&
                    ring_.allocate(device_, kRingRecords, Memory::kMapped) &&
                    ring_head_.allocate(device_, 1, Memory::kMapped) &&
                    mirror_.allocate(device_, 1, Memory::kMapped) &&
                    table_[0].allocate(device_, kMaxRanges + kAnonymousSlots, Memory::kMapped) &&
                    table_[1].allocate(device_, kMaxRanges + kAnonymousSlots, Memory::kMapped) &&
-                   table_stamps_.allocate(device_, 2, Memory::kMapped) &&
-                   ballot_->sums.allocate(device_, kExchangeFields, Memory::kMapped) && make_order();
-  if (!all) {
+                   table_stamps_.allocate(device_, 2, Memory::kMapped) && make_order();
+  ballot_ = all ? make_ballot() : nullptr;
+  if (ballot_ == nullptr) {
     *error = std::string("gate '") + options_.name + "': " + device_.last_error();
     return false;
   }
   build_failure_summary(static_cast<std::uint32_t>(options_.rank), failure_fields_.data());
-  double unwilling[kExchangeFields] = {};
-  write_ballot(Ballot{}, BallotKind::kEnter, static_cast<std::uint32_t>(options_.rank), false, unwilling);
   GateBlock fresh;
   fresh.params = options_.params;
   fresh.policy = options_.policy;
@@ -80,12 +92,10 @@ bool Gate::allocate(std::string* error) {
   fresh.rank = static_cast<std::uint32_t>(options_.rank);
   fresh.latched_scale = fresh.scaler.scale;
   for (SetBlock& s : fresh.sets) s.outputs.scale = static_cast<float>(fresh.scaler.scale);
-  const bool copied =
-      device_.copy_in(control_, failure_.get(), failure_fields_.data(), sizeof failure_fields_) ==
-          device::Code::kOk &&
-      device_.copy_in(control_, ballot_->unwilling.get(), unwilling, sizeof unwilling) == device::Code::kOk &&
-      device_.copy_in(control_, block_.get(), &fresh, sizeof fresh) == device::Code::kOk &&
-      device_.synchronize(control_) == device::Code::kOk;
+  const bool copied = device_.copy_in(control_, failure_.get(), failure_fields_.data(),
+                                      sizeof failure_fields_) == device::Code::kOk &&
+                      device_.copy_in(control_, block_.get(), &fresh, sizeof fresh) == device::Code::kOk &&
+                      device_.synchronize(control_) == device::Code::kOk;
   if (!copied) {
     *error = std::string("gate '") + options_.name + "': " + device_.last_error();
     return false;

@@ -32,6 +32,7 @@
 #include "plugin/core/core_entry.h"
 #include "plugin/core/device_buffer.h"
 #include "plugin/core/gate_counters.h"
+#include "plugin/core/groups.h"
 #include "plugin/core/log.h"
 #include "plugin/core/nccl_calls.h"
 #include "plugin/core/plane/sampler.h"
@@ -116,9 +117,12 @@ class Gate final : public metrics::RecordSource, public plane::RankSource {
   stepgate_status offenders(stepgate_offender* list, std::size_t* count);
   stepgate_status history(std::uint64_t after, stepgate_decision* list, std::size_t* count);
   stepgate_status state(stepgate_scaler_info* info);
+  stepgate_status dump(const std::string& path);  // gate_flight.cc
   stepgate_status state_save(void* buffer, std::size_t* bytes);
   stepgate_status state_load(const void* blob, std::size_t bytes);
   stepgate_status reset(std::uint64_t generation);
+  // Also for another world: the groups are forgotten.
+  stepgate_status reset_world(std::uint64_t generation, int world, int rank);
 
   // ---- RecordSource (gate_records.cc), publisher thread
   metrics::Identity identity() const override;
@@ -142,11 +146,6 @@ class Gate final : public metrics::RecordSource, public plane::RankSource {
   enum class Window { kClosed, kStep, kGraph };  // no gradients; of the open step; of a graph to come
   static constexpr std::int32_t kNoSet = -1;
 
-  struct Group {
-    ncclComm_t comm;
-    int world;  // its size
-  };
-
   // A stream that carried gradients of the open step, beside the step's own.
   struct Used {
     device::Mark mark = nullptr;  // after its last scan
@@ -166,10 +165,11 @@ class Gate final : public metrics::RecordSource, public plane::RankSource {
   struct PendingBallot {
     DeviceBuffer<double> fields;
     DeviceBuffer<double> unwilling;  // constant: what a rank sends that cannot fill `fields`
+    DeviceBuffer<double> nothing;    // zeros
     DeviceBuffer<double> sums;       // mapped
-    ncclResult_t code = ncclInternalError;
+    bool summed = false;
     device::Code copied = device::Code::kOk;
-    std::string copy_error;
+    std::string error;
   };
 
   // First in a call that writes on the gate's stream; at its end, with no lock held, what was written is
@@ -189,10 +189,10 @@ class Gate final : public metrics::RecordSource, public plane::RankSource {
 
   Gate(GateOptions options, device::Device& device, const ShimServices& services);
   bool allocate(std::string* error);
+  std::shared_ptr<PendingBallot> make_ballot();
   bool make_order();
 
   // gate_ranges.cc
-  std::vector<Group>::iterator find_group(ncclComm_t comm);
   void write_slot(std::uint32_t id);
   void reserve_scratch_locked();
   void widen_span_locked(const RangeSpec& spec) noexcept;
@@ -264,7 +264,7 @@ class Gate final : public metrics::RecordSource, public plane::RankSource {
   void fill_decision(const Decision& d, std::uint64_t step, double next_scale, stepgate_decision* out) const;
 
   // gate_activation.cc
-  ncclComm_t spanning_group(const NcclTable** table, std::string* why);
+  Chain chain() const;
   bool exchange_step(const double* send, double* recv, device::Stream s, std::string* why) noexcept;
   bool exchange(const double* send, double* recv, device::Stream s, std::string* why) noexcept;
   stepgate_status refuse(metrics::RefuseReason reason, const std::string& why);
@@ -287,6 +287,7 @@ class Gate final : public metrics::RecordSource, public plane::RankSource {
 
   // gate_state.cc
   void clamp_restored(SavedState* s) const;
+  stepgate_status end_agreement_locked(const char* function, std::uint64_t generation);
 
   GateOptions options_;
   device::Device& device_;
@@ -301,8 +302,9 @@ class Gate final : public metrics::RecordSource, public plane::RankSource {
   DeviceBuffer<RangeSlot> slots_;  // kAnonymousSlots, then one per range id
   DeviceBuffer<double> summary_;   // kMaxSets * kExchangeFields, of the built-in exchange
   DeviceBuffer<double> failure_;   // kExchangeFields, constant after creation
+  DeviceBuffer<double> nothing_;   // as many zeros: what a rank sends that an earlier group cut off
   const std::shared_ptr<Polls> polls_ = std::make_shared<Polls>();  // a timed-out call keeps it
-  std::shared_ptr<PendingBallot> ballot_ = std::make_shared<PendingBallot>();
+  std::shared_ptr<PendingBallot> ballot_;
   // Mapped memory: written by the device, read by the host.
   DeviceBuffer<StepRecord> ring_;
   DeviceBuffer<std::uint64_t> ring_head_;
@@ -320,8 +322,8 @@ class Gate final : public metrics::RecordSource, public plane::RankSource {
   RangeTable ranges_{kMaxRanges};
   std::vector<DeviceBuffer<GradStats>> segment_stats_;  // per slot; mapped, one per segment
   std::vector<DeviceBuffer<GradStats>> kept_stats_;     // a graph may write there
-  std::vector<Group> groups_;                           // in the order that all ranks share
-  std::vector<ncclComm_t> known_;                       // communicators seen while nothing captured
+  Groups groups_;
+  std::vector<ncclComm_t> known_;  // communicators seen while nothing captured
   std::vector<Pending> pending_;
   std::array<Used, kSideStreams> used_;  // of the open step, the first used_count_
   std::size_t used_count_ = 0;

@@ -1,7 +1,7 @@
 // Gate: entering and leaving enforce, and the built-in exchange.
 //
-// The exchange is one ncclAllReduce on the job's own communicator, issued by the calling thread at
-// the same point on every rank. No lock of ours is held meanwhile.
+// The exchange is one ncclAllReduce on the job's own communicator (groups.h: or on several in turn), issued
+// by the calling thread at the same point on every rank. No lock of ours is held meanwhile.
 #include <chrono>
 #include <cstring>
 #include <memory>
@@ -25,17 +25,10 @@ constexpr char kStuck[] = "an earlier all-reduce of this gate has never returned
 
 }  // namespace
 
-// The first group whose size is the agreement's; it carries every exchange alone.
-ncclComm_t Gate::spanning_group(const NcclTable** table, std::string* why) {
+// What carries the exchanges since the last activation.
+Chain Gate::chain() const {
   const std::lock_guard lock(mutex_);
-  for (const Group& group : groups_) {
-    if (group.world != options_.world) continue;
-    *table = services_.table_of(group.comm);
-    if (*table != nullptr && (*table)->AllReduce != nullptr) return group.comm;
-  }
-  *why = "none of the gate's " + std::to_string(groups_.size()) + " groups spans its world of " +
-         std::to_string(options_.world) + " ranks; add that communicator with stepgate_add_group";
-  return nullptr;
+  return groups_.chain();
 }
 
 #if defined(STEPGATE_WITHOUT_EXCHANGE)
@@ -57,13 +50,8 @@ bool Gate::exchange(const double* send, double* recv, device::Stream s, std::str
       *why = kStuck;
       return false;
     }
-    const NcclTable* table = nullptr;
-    ncclComm_t comm = spanning_group(&table, why);
-    if (comm == nullptr) return false;
-    const ncclResult_t code = sum_fields(services_, *table, comm, send, recv, kExchangeFields, s,
-                                         options_.configuration.activation_timeout_seconds, *polls_);
-    if (code == ncclSuccess) return true;
-    *why = exchange_error(*table, code, comm);
+    return sum_over_chain(services_, chain(), send, recv, nothing_.get(), kExchangeFields, s,
+                          options_.configuration.activation_timeout_seconds, *polls_, why);
   } catch (...) {
     // Out of memory for a sentence: the caller still learns that there was no exchange.
   }
@@ -78,6 +66,9 @@ stepgate_status Gate::enforce_summarize(device::Stream s, double* fields) {
     return fail(STEPGATE_INVALID,
                 "stepgate_enforce_summarize: step " + std::to_string(step_) + " is still open");
   }
+  // A caller that carries the sums itself needs no group; one that does not hears of it at its step's end.
+  std::string no_group;
+  groups_.fix_chain(options_.world, &no_group);
   std::memset(fields, 0, sizeof(double) * STEPGATE_ACTIVATION_FIELDS);
   const bool willing = options_.configuration.mode == Mode::kEnforce;
   write_ballot(ballot_locked(), BallotKind::kEnter, static_cast<std::uint32_t>(options_.rank), willing,
@@ -92,10 +83,7 @@ Ballot Gate::ballot_locked() const {
   StepPolicy policy = options_.policy;
   policy.world = static_cast<std::uint32_t>(options_.world);
   b.configuration = configuration_digest(g.params, policy);
-  b.groups = static_cast<std::uint32_t>(groups_.size()) << 16;
-  std::vector<int> sizes;  // of the groups in their order
-  for (const Group& group : groups_) sizes.push_back(group.world);
-  b.groups |= digest16(sizes.data(), sizes.size() * sizeof(int));
+  b.groups = groups_.digest();
   b.state = (digest16(&g.scaler, sizeof g.scaler) << 16) | digest16(&g.params, sizeof g.params);
   b.generation = static_cast<std::uint32_t>(g.generation);
   b.decided = static_cast<std::uint32_t>(g.last_decided);
@@ -136,6 +124,7 @@ bool Gate::write_fresh_locked() noexcept {
   fresh.policy.world = static_cast<std::uint32_t>(options_.world);
   fresh.enforcing = 1;
   fresh.slots = kAnonymousSlots + ranges_.slots();
+  fresh.in_turns = groups_.chain().in_turns();
   fresh.released = fresh.undecided = fresh.veto = fresh.degrade = 0;
   fresh.diverged_in_row = 0;
   if (fresh.step < step_) fresh.step = step_;  // a begin that failed counted here and not there
@@ -157,17 +146,21 @@ stepgate_status Gate::refuse(metrics::RefuseReason reason, const std::string& wh
 // One exchange over the built-in transport around a ballot; the sums land on the host. At the deadline
 // the issued all-reduce stays, with its buffer, and nothing more goes onto that communicator.
 stepgate_status Gate::vote(BallotKind kind, device::Stream s, double* sums) {
-  const std::shared_ptr<PendingBallot> ballot = ballot_;
+  if (exchange_stuck_) return fail(STEPGATE_FAILED, kStuck);
   double fields[kExchangeFields] = {};
+  Chain links;
+  std::string why;
+  std::shared_ptr<PendingBallot> ballot;
   {
     const std::lock_guard lock(mutex_);
+    ballot = ballot_;
+    if (kind == BallotKind::kEnter && !groups_.fix_chain(options_.world, &why)) {
+      return fail(STEPGATE_FAILED, why);
+    }
+    links = groups_.chain();
     const bool willing = kind == BallotKind::kLeave || options_.configuration.mode == Mode::kEnforce;
     write_ballot(ballot_locked(), kind, static_cast<std::uint32_t>(options_.rank), willing, fields);
   }
-  std::string why;
-  const NcclTable* table = nullptr;
-  ncclComm_t comm = exchange_stuck_ ? nullptr : spanning_group(&table, &why);
-  if (comm == nullptr) return fail(STEPGATE_FAILED, exchange_stuck_ ? kStuck : why);
   // A rank that cannot put its ballot down still joins, with the one made at creation: then all ranks
   // are refused together instead of waiting for this one.
   const bool ready = device_.copy_in(s, ballot->fields.get(), fields, sizeof fields) == device::Code::kOk;
@@ -177,15 +170,15 @@ stepgate_status Gate::vote(BallotKind kind, device::Stream s, double* sums) {
   const ShimServices services = services_;
   device::Device* const device = &device_;
   const bool in_time = run_with_deadline(
-      [ballot, services, device, table, comm, send, s, seconds, polls = polls_] {
-        ballot->code = sum_fields(services, *table, comm, send, ballot->fields.get(), kExchangeFields, s,
-                                  seconds, *polls);
-        if (ballot->code != ncclSuccess) return;
+      [ballot, services, device, links, send, s, seconds, polls = polls_] {
+        ballot->summed = sum_over_chain(services, links, send, ballot->fields.get(), ballot->nothing.get(),
+                                        kExchangeFields, s, seconds, *polls, &ballot->error);
+        if (!ballot->summed) return;
         // On a device the call has only been enqueued: the other ranks are waited for here.
         ballot->copied =
             device->copy_out(s, ballot->sums.get(), ballot->fields.get(), sizeof(double) * kExchangeFields);
         if (ballot->copied == device::Code::kOk) ballot->copied = device->synchronize(s);
-        if (ballot->copied != device::Code::kOk) ballot->copy_error = device->last_error();
+        if (ballot->copied != device::Code::kOk) ballot->error = device->last_error();
       },
       std::chrono::duration<double>(seconds));
   if (!in_time) {
@@ -195,11 +188,8 @@ stepgate_status Gate::vote(BallotKind kind, device::Stream s, double* sums) {
                     " s; the all-reduce that was issued stays on the communicator, and this gate "
                     "issues no other");
   }
-  if (ballot->code != ncclSuccess) {
-    counters_.error(metrics::Stage::kExchange);
-    return fail(STEPGATE_FAILED, exchange_error(*table, ballot->code, comm));
-  }
-  if (ballot->copied != device::Code::kOk) return fail(STEPGATE_FAILED, ballot->copy_error);
+  if (!ballot->summed) counters_.error(metrics::Stage::kExchange);
+  if (!ballot->summed || ballot->copied != device::Code::kOk) return fail(STEPGATE_FAILED, ballot->error);
   std::memcpy(sums, ballot->sums.get(), sizeof(double) * kExchangeFields);
   return STEPGATE_OK;
 }

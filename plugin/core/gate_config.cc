@@ -59,14 +59,6 @@ bool override_policy(const stepgate_gate_config& c, StepPolicy* p, std::string* 
   return true;
 }
 
-bool check_identity(const GateOptions& o, std::string* error) {
-  if (o.world < 1 || o.world > (1 << 21)) return bad(error, "world", std::to_string(o.world), "1 to 2097152");
-  if (o.rank < 0 || o.rank >= o.world) {
-    return bad(error, "rank", std::to_string(o.rank), "0 to world - 1 = " + std::to_string(o.world - 1));
-  }
-  return true;
-}
-
 bool known_type(int t) {
   return t >= 0 && static_cast<std::uint32_t>(t) < kElementTypeCount;
 }
@@ -124,6 +116,14 @@ bool check_segment(const stepgate_range& r, std::size_t i, std::string* error) {
 
 }  // namespace
 
+bool check_place(int world, int rank, std::string* error) {
+  if (world < 1 || world > (1 << 21)) return bad(error, "world", std::to_string(world), "1 to 2097152");
+  if (rank < 0 || rank >= world) {
+    return bad(error, "rank", std::to_string(rank), "0 to world - 1 = " + std::to_string(world - 1));
+  }
+  return true;
+}
+
 bool gate_options(const stepgate_gate_config* config, const Configuration& c, GateOptions* out,
                   std::string* error) {
   GateOptions o;
@@ -148,7 +148,7 @@ bool gate_options(const stepgate_gate_config* config, const Configuration& c, Ga
     override_with(*config, &settings);
     if (!override_policy(*config, &o.policy, error)) return false;
   }
-  if (!check_identity(o, error) || !resolve_scaler(settings, &o.params, error)) return false;
+  if (!check_place(o.world, o.rank, error) || !resolve_scaler(settings, &o.params, error)) return false;
   o.policy.world = static_cast<std::uint32_t>(o.world);
   *out = std::move(o);
   return true;

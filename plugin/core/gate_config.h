@@ -17,6 +17,9 @@ namespace stepgate::gate {
 bool gate_options(const stepgate_gate_config* config, const Configuration& configuration, GateOptions* out,
                   std::string* error);
 
+// Whether there is such a rank; *error names the value and what is allowed.
+bool check_place(int world, int rank, std::string* error);
+
 // scaled: a loss scaler runs, so the default compute type is fp16.
 bool range_spec(const stepgate_range& range, RangeSpec* out, std::string* error);
 

@@ -29,11 +29,15 @@ stepgate_status Gate::add_group(ncclComm_t comm) {
                                       std::to_string(static_cast<int>(counted)) + " for this communicator");
   }
   const std::lock_guard lock(mutex_);
-  if (find_group(comm) != groups_.end()) {
+  if (groups_.has(comm)) {
     return fail(STEPGATE_INVALID, "stepgate_add_group: the communicator is in the gate's list already");
   }
+  if (groups_.full()) {
+    return fail(STEPGATE_INVALID, "stepgate_add_group: the gate has " + std::to_string(kMaxGroups) +
+                                      " groups already; allowed: at most " + std::to_string(kMaxGroups));
+  }
   polls_->renew(comm);
-  groups_.push_back({comm, world});
+  groups_.add(comm, table, world);
   known_locked(comm, false);
   const std::lock_guard records(records_mutex_);
   const int major = version / 10000, minor = version / 100 % 100, patch = version % 100;
@@ -41,17 +45,11 @@ stepgate_status Gate::add_group(ncclComm_t comm) {
   return STEPGATE_OK;
 }
 
-std::vector<Gate::Group>::iterator Gate::find_group(ncclComm_t comm) {
-  return std::find_if(groups_.begin(), groups_.end(), [comm](const Group& g) { return g.comm == comm; });
-}
-
 stepgate_status Gate::remove_group(ncclComm_t comm) {
   const std::lock_guard lock(mutex_);
-  const auto it = find_group(comm);
-  if (it == groups_.end()) {
+  if (!groups_.remove(comm)) {
     return fail(STEPGATE_INVALID, "stepgate_remove_group: the communicator is not in the gate's list");
   }
-  groups_.erase(it);
   return STEPGATE_OK;
 }
 
@@ -59,8 +57,7 @@ stepgate_status Gate::remove_group(ncclComm_t comm) {
 void Gate::comm_retired(ncclComm_t comm) noexcept {
   polls_->retire(comm);
   const std::lock_guard lock(mutex_);
-  const auto it = find_group(comm);
-  if (it != groups_.end()) groups_.erase(it);
+  groups_.remove(comm);
   std::erase(known_, comm);
   forget_pending_locked(comm);
 }

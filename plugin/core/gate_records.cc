@@ -40,8 +40,6 @@ metrics::Identity Gate::identity() const {
   const Configuration& c = options_.configuration;
   metrics::Identity id;
   id.gate = options_.name;
-  id.rank = options_.rank;
-  id.world = options_.world;
   id.local_rank = static_cast<int>(c.local_rank);
   id.host = host_name();
   id.job_name = c.job_name;
@@ -51,6 +49,8 @@ metrics::Identity Gate::identity() const {
   id.device = device_.name();
   id.version = kVersionText;
   const std::lock_guard lock(records_mutex_);
+  id.rank = options_.rank;
+  id.world = options_.world;
   id.rule = scaler_rule_name(published_params_.rule);
   id.nccl_version = nccl_version_;
   return id;

@@ -139,23 +139,59 @@ void Gate::clamp_restored(SavedState* s) const {
   s->scaler.scale = clamped;
 }
 
-stepgate_status Gate::reset(std::uint64_t generation) {
-  abandon_recording();
-  if (const stepgate_status still = quiesce("stepgate_reset"); still != STEPGATE_OK) return still;
-  const std::lock_guard lock(mutex_);
+// The scaler stays, and so do the ranges: only what binds this rank to others goes.
+stepgate_status Gate::end_agreement_locked(const char* function, std::uint64_t generation) {
   GateBlock fresh = *mirror_.get();
   fresh.generation = generation;
+  fresh.rank = static_cast<std::uint32_t>(options_.rank);
+  fresh.policy.world = static_cast<std::uint32_t>(options_.world);
   fresh.enforcing = 0;
   fresh.released = fresh.undecided = 0;
   for (SetBlock& set : fresh.sets) set.outputs.found_inf = 1;
   if (device_.copy_in(control_, block_.get(), &fresh, sizeof fresh) != device::Code::kOk ||
       device_.synchronize(control_) != device::Code::kOk) {
-    return fail(STEPGATE_FAILED, std::string("stepgate_reset: ") + device_.last_error());
+    return fail(STEPGATE_FAILED, std::string(function) + ": " + device_.last_error());
   }
   enforcing_ = false;
   phase_ = Phase::kIdle;
   mirror_locked(control_);
   poked_locked();
+  return STEPGATE_OK;
+}
+
+stepgate_status Gate::reset(std::uint64_t generation) {
+  abandon_recording();
+  if (const stepgate_status still = quiesce("stepgate_reset"); still != STEPGATE_OK) return still;
+  const std::lock_guard lock(mutex_);
+  return end_agreement_locked("stepgate_reset", generation);
+}
+
+// A collective of the old world may never return. It keeps what it was given, and nothing is issued behind
+// it: the new world has communicators of its own.
+stepgate_status Gate::reset_world(std::uint64_t generation, int world, int rank) {
+  abandon_recording();
+  if (const stepgate_status still = quiesce("stepgate_reset_world"); still != STEPGATE_OK) return still;
+  const std::lock_guard lock(mutex_);
+  std::shared_ptr<PendingBallot> ballot;
+  {
+    const std::lock_guard records(records_mutex_);
+    std::swap(options_.world, world);
+    std::swap(options_.rank, rank);
+  }
+  ballot = make_ballot();
+  stepgate_status ended =
+      ballot != nullptr ? end_agreement_locked("stepgate_reset_world", generation)
+                        : fail(STEPGATE_FAILED, std::string("stepgate_reset_world: ") + device_.last_error());
+  if (ended != STEPGATE_OK) {
+    const std::lock_guard records(records_mutex_);
+    options_.world = world;
+    options_.rank = rank;
+    return ended;
+  }
+  ballot_ = std::move(ballot);
+  exchange_stuck_ = false;
+  groups_.clear();
+  pending_.clear();
   return STEPGATE_OK;
 }
 

@@ -298,6 +298,8 @@ stepgate_status Gate::step_end(std::uint32_t set, device::Stream s) {
     if (!same_capture_locked("stepgate_step_end", state, &why)) return why;
     if (!enter_locked(s, state)) failed_ = true;
     fields = own_fields(set);
+    // Whoever lost a group reaches some ranks only: all that it reaches are released in this step.
+    if (!groups_.chain().whole()) failed_ = true;
     send = summarize_locked(set, s, fields) ? fields : failure_.get();
     phase_ = Phase::kEnding;
   }

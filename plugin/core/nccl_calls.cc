@@ -33,6 +33,32 @@ ncclResult_t sum_fields(const ShimServices& services, const NcclTable& table, nc
   return code == ncclInProgress ? wait_launched(services, table, comm, limit_seconds, polls) : code;
 }
 
+bool sum_over_chain(const ShimServices& services, const Chain& chain, const double* send, double* recv,
+                    const double* nothing, std::size_t count, device::Stream s, double limit_seconds,
+                    Polls& polls, std::string* why) {
+  const Chain::Link* failed = nullptr;
+  ncclResult_t first = ncclSuccess;
+  for (std::size_t i = 0; i < chain.count; ++i) {
+    const Chain::Link& link = chain.links[i];
+    ncclResult_t code = ncclInternalError;
+    if (link.comm != nullptr) {
+      code = sum_fields(services, *link.table, link.comm, send, recv, count, s, limit_seconds, polls);
+      send = code == ncclSuccess ? recv : nothing;
+    }
+    if (code == ncclSuccess || failed != nullptr) continue;
+    failed = &link;
+    first = code;
+  }
+  if (chain.count == 0) {
+    *why = "no group carries the exchange; add one with stepgate_add_group and activate again";
+  } else if (failed != nullptr && failed->comm == nullptr) {
+    *why = "a communicator of the agreement has gone; activate again with those that are there";
+  } else if (failed != nullptr) {
+    *why = exchange_error(*failed->table, first, failed->comm);
+  }
+  return chain.count != 0 && failed == nullptr;
+}
+
 void Polls::retire(ncclComm_t comm) noexcept {
   const std::lock_guard lock(mutex_);
   try {

@@ -10,6 +10,7 @@
 
 #include "collectives/device/device.h"
 #include "plugin/core/core_entry.h"
+#include "plugin/core/groups.h"
 
 namespace stepgate::gate {
 
@@ -34,6 +35,13 @@ class Polls {
 ncclResult_t sum_fields(const ShimServices& services, const NcclTable& table, ncclComm_t comm,
                         const double* send, double* recv, std::size_t count, device::Stream s,
                         double limit_seconds, Polls& polls);
+
+// The SUM of `count` fp64 over every group of the chain in turn. A group that fails, or has gone,
+// gives this rank no sum; it goes on through the others with `nothing` (as many zeros), so that nobody waits
+// there for it. False, with *why, where no sum over all came.
+bool sum_over_chain(const ShimServices& services, const Chain& chain, const double* send, double* recv,
+                    const double* nothing, std::size_t count, device::Stream s, double limit_seconds,
+                    Polls& polls, std::string* why);
 
 // Until the communicator's earlier calls are launched: ncclSuccess, its error, or ncclInProgress at the
 // deadline. Waits for NCCL's helper thread, never for the device.

@@ -142,6 +142,8 @@ STEPGATE_CLIENT_CALL(dump, (stepgate_gate * gate, const char* path), (gate, path
 STEPGATE_CLIENT_CALL(state_save, (stepgate_gate * gate, void* buffer, size_t* bytes), (gate, buffer, bytes))
 STEPGATE_CLIENT_CALL(state_load, (stepgate_gate * gate, const void* blob, size_t bytes), (gate, blob, bytes))
 STEPGATE_CLIENT_CALL(reset, (stepgate_gate * gate, uint64_t generation), (gate, generation))
+STEPGATE_CLIENT_CALL(reset_world, (stepgate_gate * gate, uint64_t generation, int world, int rank),
+                     (gate, generation, world, rank))
 
 #undef STEPGATE_CLIENT_CALL
 #undef STEPGATE_CLIENT_FUNCTION

@@ -140,9 +140,12 @@ STEPGATE_API stepgate_status stepgate_gate_create(const stepgate_gate_config* co
  * graph may refer to stays until the process ends. */
 STEPGATE_API stepgate_status stepgate_gate_destroy(stepgate_gate* gate);
 
-/* Adds a communicator (ncclComm_t) to the ordered list that the built-in exchange uses. The first
- * one that spans the world carries the exchange alone. flags: 0. The communicator must outlive the
- * gate's use of it: call stepgate_remove_group before destroying it. */
+/* Adds a communicator (ncclComm_t) to the ordered list that the built-in exchange uses from the next
+ * activation on: at most 8, the same sizes in the same order on every rank. The first one that spans the
+ * world carries the exchange alone. Where none does, all of them carry it, one after the other, as a mesh
+ * (tensor x pipeline x data): the product of their sizes must be the world, and they must meet each rank
+ * once. flags: 0. The communicator must outlive the gate's use of it: call stepgate_remove_group before
+ * destroying it; what the agreement loses so ends it. */
 STEPGATE_API stepgate_status stepgate_add_group(stepgate_gate* gate, void* comm, uint32_t flags);
 STEPGATE_API stepgate_status stepgate_remove_group(stepgate_gate* gate, void* comm);
 
@@ -203,7 +206,7 @@ STEPGATE_API stepgate_status stepgate_range_absent(stepgate_gate* gate, uint32_t
  * Host memory. */
 STEPGATE_API stepgate_status stepgate_enforce_summarize(stepgate_gate* gate, void* stream, double* fields);
 STEPGATE_API stepgate_status stepgate_enforce_decide(stepgate_gate* gate, void* stream, const double* fields);
-/* Both over the built-in transport (the gate's first group). Collective: every rank, same point,
+/* Both over the built-in transport (the gate's groups). Collective: every rank, same point,
  * only where the launcher guarantees the plugin on all ranks. Waits at most 10 minutes. */
 STEPGATE_API stepgate_status stepgate_enforce_begin(stepgate_gate* gate, void* stream);
 /* Collective: all ranks leave enforce at one program point. */
@@ -333,7 +336,10 @@ typedef struct {
 } stepgate_scaler_info;
 STEPGATE_API stepgate_status stepgate_state(stepgate_gate* gate, stepgate_scaler_info* info);
 
-/* The flight recorder, as JSON, to a file. Later release. */
+/* The flight recorder: what this rank's gate knows of its last steps (at most 1,024), to a file of one JSON
+ * object per line: "gate", each "step", the newest figures of each "range", "offender"s. The file appears
+ * whole, in the place of one that was there. Does not wait: a step that the device has not finished is not in
+ * it. At any time, also after a release. STEPGATE_FAILED says why there is no file. */
 STEPGATE_API stepgate_status stepgate_dump(stepgate_gate* gate, const char* path);
 
 /* ---- checkpoints and elastic restarts --------------------------------------------------- */
@@ -345,6 +351,14 @@ STEPGATE_API stepgate_status stepgate_state_save(stepgate_gate* gate, void* buff
 STEPGATE_API stepgate_status stepgate_state_load(stepgate_gate* gate, const void* blob, size_t bytes);
 /* After an elastic restart: ends the agreement, keeps the scaler, starts `generation`. Re-activate. */
 STEPGATE_API stepgate_status stepgate_reset(stepgate_gate* gate, uint64_t generation);
+/* After the world has changed (ranks were lost and ncclCommShrink made a smaller communicator, or a larger
+ * one was made): as stepgate_reset, and the agreement is now one of `world` ranks among which this one is
+ * `rank`. Scaler, ranges and history stay; groups are forgotten: abort or destroy the old communicators
+ * first, then add the new ones, and activate. Ranks that were served differently by the last exchange of the
+ * old world hold different states, which the activation refuses: load the last checkpoint on all of them.
+ * Between steps, or in a step that the loss of a rank ended. Not collective. */
+STEPGATE_API stepgate_status stepgate_reset_world(stepgate_gate* gate, uint64_t generation, int world,
+                                                  int rank);
 
 #ifdef __cplusplus
 }

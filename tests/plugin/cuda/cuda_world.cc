@@ -193,6 +193,10 @@ CudaWorld::CudaWorld(const CudaWorldOptions& options)
 
 CudaWorld::~CudaWorld() = default;
 
+std::shared_ptr<device::cuda::Driver> CudaWorld::driver() const {
+  return open_driver(*standin_);
+}
+
 void CudaWorld::run(const std::function<void(CudaRank&)>& body) {
   std::vector<std::thread> threads;
   threads.reserve(ranks_.size());

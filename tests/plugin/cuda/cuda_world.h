@@ -116,6 +116,7 @@ class CudaWorld {
   CudaRank& rank(int r) { return *ranks_[static_cast<std::size_t>(r)]; }
   StandIn& standin() { return *standin_; }
   StreamNccl& nccl() { return *nccl_; }
+  std::shared_ptr<device::cuda::Driver> driver() const;
 
  private:
   const CudaWorldOptions options_;

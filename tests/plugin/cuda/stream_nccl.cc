@@ -5,6 +5,8 @@
 #include <chrono>
 #include <cstring>
 
+#include "tests/collectives/device/scan_oracle.h"
+
 namespace stepgate::test {
 
 using device::cuda::DevicePtr;
@@ -23,12 +25,13 @@ struct StreamNccl::Call {
   int number = 0;                    // of the rank's calls, in the order of issue
   int runs = 0;                      // a recorded one runs at every replay
 
-  std::size_t bytes() const { return count * (type == ncclFloat64 ? 8 : 4); }
+  std::size_t bytes() const;
 };
 
 struct StreamNccl::Comm {
   StreamNccl* nccl = nullptr;
   int rank = 0;
+  int device = 0;
   device::cuda::ContextHandle context = nullptr;
   void* pinned = nullptr;
   std::vector<Call> calls;
@@ -45,6 +48,15 @@ struct StreamNccl::Comm {
 namespace {
 
 thread_local int nccl_depth = 0;
+
+ElementType element_type(ncclDataType_t type) {
+  switch (type) {
+    case ncclFloat16: return ElementType::kFp16;
+    case ncclBfloat16: return ElementType::kBf16;
+    case ncclFloat64: return ElementType::kFp64;
+    default: return ElementType::kFp32;
+  }
+}
 
 class InContext {
  public:
@@ -67,38 +79,48 @@ DevicePtr address(const void* p) {
 }
 
 std::vector<double> values(const unsigned char* bytes, std::size_t count, ncclDataType_t type) {
-  std::vector<double> v(count);
-  for (std::size_t i = 0; i < count; ++i) {
-    if (type == ncclFloat64) {
-      std::memcpy(&v[i], bytes + 8 * i, 8);
-    } else {
-      float f = 0;
-      std::memcpy(&f, bytes + 4 * i, 4);
-      v[i] = f;
-    }
+  std::vector<double> v;
+  v.reserve(count);
+  for (const std::uint64_t e : unpack(element_type(type), bytes, count)) {
+    v.push_back(decode(element_type(type), e));
   }
   return v;
 }
 
-void store(unsigned char* bytes, const std::vector<double>& v, ncclDataType_t type) {
-  for (std::size_t i = 0; i < v.size(); ++i) {
-    const auto f = static_cast<float>(v[i]);
-    std::memcpy(type == ncclFloat64 ? bytes + 8 * i : bytes + 4 * i,
-                type == ncclFloat64 ? static_cast<const void*>(&v[i]) : &f, type == ncclFloat64 ? 8 : 4);
-  }
+void store(unsigned char* to, const std::vector<double>& v, ncclDataType_t type) {
+  const std::vector<unsigned char> bytes = pack(element_type(type), encode_all(element_type(type), v));
+  std::memcpy(to, bytes.data(), v.size() * element_size(element_type(type)));
+}
+
+}  // namespace
+
+std::size_t StreamNccl::Call::bytes() const {
+  return count * element_size(element_type(type));
+}
+
+namespace {
+
+std::vector<int> first_devices(int count) {
+  std::vector<int> devices;
+  for (int d = 0; d < count; ++d) devices.push_back(d);
+  return devices;
 }
 
 }  // namespace
 
 StreamNccl::StreamNccl(int ranks, std::shared_ptr<device::cuda::Driver> driver)
-    : ranks_(ranks), driver_(std::move(driver)) {
+    : StreamNccl(first_devices(ranks), std::move(driver)) {}
+
+StreamNccl::StreamNccl(const std::vector<int>& devices, std::shared_ptr<device::cuda::Driver> driver)
+    : ranks_(static_cast<int>(devices.size())), driver_(std::move(driver)) {
   const auto& api = driver_->api();
-  for (int r = 0; r < ranks; ++r) {
+  for (int r = 0; r < ranks_; ++r) {
     auto comm = std::make_unique<Comm>();
     comm->nccl = this;
     comm->rank = r;
     comm->second = {this, r};
-    EXPECT_EQ(driver_->call(api.DevicePrimaryCtxRetain, &comm->context, r), Result::kSuccess);
+    comm->device = devices[static_cast<std::size_t>(r)];
+    EXPECT_EQ(driver_->call(api.DevicePrimaryCtxRetain, &comm->context, comm->device), Result::kSuccess);
     {
       const InContext scope(*driver_, comm->context);
       EXPECT_EQ(driver_->call(api.MemHostAlloc, &comm->pinned, kMaxBytes * kCallsPerRank, 0u),
@@ -117,7 +139,7 @@ StreamNccl::~StreamNccl() {
       const InContext scope(*driver_, comm->context);
       driver_->call(api.MemFreeHost, comm->pinned);
     }
-    driver_->call(api.DevicePrimaryCtxRelease, comm->rank);
+    driver_->call(api.DevicePrimaryCtxRelease, comm->device);
   }
 }
 

@@ -35,6 +35,8 @@ class StreamNccl {
 
   // A context of every device must be current somewhere while this lives; rank r works on device r.
   StreamNccl(int ranks, std::shared_ptr<device::cuda::Driver> driver);
+  // Rank r works on devices[r].
+  StreamNccl(const std::vector<int>& devices, std::shared_ptr<device::cuda::Driver> driver);
   ~StreamNccl();
   StreamNccl(const StreamNccl&) = delete;
   StreamNccl& operator=(const StreamNccl&) = delete;

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "stepgate/stepgate.h"
 
@@ -189,6 +190,7 @@ static void call_state(void* library, stepgate_gate* gate) {
   FUNCTION(stepgate_status, state_save, (stepgate_gate*, void*, size_t*))
   FUNCTION(stepgate_status, state_load, (stepgate_gate*, const void*, size_t))
   FUNCTION(stepgate_status, reset, (stepgate_gate*, uint64_t))
+  FUNCTION(stepgate_status, reset_world, (stepgate_gate*, uint64_t, int, int))
   FUNCTION(stepgate_status, enforce_end, (stepgate_gate*, void*))
   stepgate_offender offender;
   stepgate_decision decisions[4];
@@ -215,8 +217,26 @@ static void call_state(void* library, stepgate_gate* gate) {
   expect(state_load(gate, blob, bytes) == STEPGATE_INVALID, "state_load while enforcing");
   expect(enforce_end(gate, NULL) == STEPGATE_FAILED, "enforce_end without a group");
   expect(reset(gate, 3) == STEPGATE_OK, "reset");
+  expect(reset_world(gate, 4, 2, 2) == STEPGATE_INVALID, "reset_world: rank 2 of 2");
+  expect(reset_world(gate, 4, 1, 0) == STEPGATE_OK, "reset_world");
   expect(state_load(gate, blob, bytes - 1) == STEPGATE_INVALID, "state_load: truncated");
   expect(state_load(gate, blob, bytes) == STEPGATE_OK, "state_load");
+}
+
+static void call_dump(void* library, stepgate_gate* gate) {
+  FUNCTION(stepgate_status, dump, (stepgate_gate*, const char*))
+  char path[100], line[2] = "";
+  FILE* file;
+  snprintf(path, sizeof path, "every_function.%ld.jsonl", (long)getpid());
+  expect(dump(gate, NULL) == STEPGATE_INVALID, "dump: nowhere");
+  expect(dump(gate, "") == STEPGATE_INVALID, "dump: no name");
+  expect(dump(gate, "no/such/folder") == STEPGATE_FAILED, "dump: no such folder");
+  expect(strstr(last_error(), "no/such/folder") != NULL, "dump's error names the file");
+  expect(dump(gate, path) == STEPGATE_OK, "dump");
+  file = fopen(path, "r");
+  expect(file != NULL && fgets(line, sizeof line, file) != NULL && line[0] == '{', "dump's file");
+  if (file != NULL) fclose(file);
+  remove(path);
 }
 
 static void call_later_release(void* library, stepgate_gate* gate) {
@@ -226,14 +246,12 @@ static void call_later_release(void* library, stepgate_gate* gate) {
   FUNCTION(
       stepgate_status, observe_update,
       (stepgate_gate*, const char*, const void*, const void*, const void*, uint64_t, stepgate_type, void*))
-  FUNCTION(stepgate_status, dump, (stepgate_gate*, const char*))
   const float x = 1;
   expect(external_scale(gate, &x) == STEPGATE_UNSUPPORTED, "external_scale");
   expect(observe(gate, "x", &x, 1, STEPGATE_FP32, STEPGATE_PHASE_LOSS, NULL) == STEPGATE_UNSUPPORTED,
          "observe");
   expect(observe_update(gate, "x", &x, &x, &x, 1, STEPGATE_FP32, NULL) == STEPGATE_UNSUPPORTED,
          "observe_update");
-  expect(dump(gate, "/nowhere") == STEPGATE_UNSUPPORTED, "dump");
 }
 
 int main(int argc, char** argv) {
@@ -257,6 +275,7 @@ int main(int argc, char** argv) {
   step(library, gate, memory);
   call_step(library, gate);
   call_state(library, gate);
+  call_dump(library, gate);
   call_later_release(library, gate);
   {
     FUNCTION(stepgate_status, gate_destroy, (stepgate_gate*))

@@ -1,0 +1,153 @@
+// A world that has changed: survivors go on over new communicators, with the scaler that they had.
+#include <atomic>
+
+#include "tests/plugin/fake_world.h"
+
+namespace stepgate::test {
+namespace {
+
+constexpr int kBefore = 4, kAfter = 3, kGone = 1;
+
+int new_rank(int rank) {
+  return rank > kGone ? rank - 1 : rank;
+}
+
+stepgate_scaler_info state_of(Rank& r) {
+  stepgate_scaler_info info{};
+  EXPECT_EQ(r.gate().state(&info), STEPGATE_OK);
+  return info;
+}
+
+// In step 2 rank kGone does not come; what the others get is in `fates`, by rank.
+struct Loss {
+  World world{{.ranks = kBefore}};
+  FakeNccl smaller{kAfter, seeded("smaller world")(), std::chrono::seconds(60)};
+
+  explicit Loss(std::array<Fate, kBefore> fates) {
+    for (int r = 0; r < kBefore; ++r) world.nccl().set_fate(r, 2, fates[static_cast<std::size_t>(r)]);
+  }
+  // False on the rank that is lost.
+  bool two_steps(Rank& r) {
+    r.declare("shard", {&r.shard});
+    EXPECT_EQ(r.activate(), STEPGATE_OK) << gate::last_error();
+    if (r.rank() == 0) r.shard[0] = INFINITY;
+    EXPECT_EQ(r.step().decision.next_scale, 32768) << "so that the scaler is not a fresh one";
+    r.shard[0] = 1;
+    const Step lost = r.step();
+    EXPECT_FALSE(r.rank() == kGone && lost.applies());
+    return r.rank() != kGone;
+  }
+  stepgate_status go_on(Rank& r) {
+    r.gate().comm_retired(r.comm());
+    EXPECT_EQ(r.gate().reset_world(1, kAfter, new_rank(r.rank())), STEPGATE_OK) << gate::last_error();
+    EXPECT_EQ(r.gate().add_group(smaller.comm(new_rank(r.rank()))), STEPGATE_OK) << gate::last_error();
+    return r.gate().enforce_begin(nullptr);
+  }
+};
+
+TEST(GateResetWorld, SurvivorsGoOnWithTheirScaler) {
+  Loss loss({Fate::kSumLost, Fate::kAbsent, Fate::kSumLost, Fate::kSumLost});
+  loss.world.run([&](Rank& r) {
+    if (!loss.two_steps(r)) return;
+    ASSERT_EQ(loss.go_on(r), STEPGATE_OK) << gate::last_error();
+    EXPECT_EQ(r.gate().identity().world, kAfter);
+    const Step good = r.step();
+    ASSERT_TRUE(good.applies()) << good.error;
+    EXPECT_EQ(good.decision.scale, 32768);
+    EXPECT_EQ(good.decision.norm, std::sqrt(2.0 * kAfter) / 32768) << "of the three that are left";
+    EXPECT_EQ(state_of(r).generation, 1u);
+    if (r.rank() == 3) r.shard[1] = NAN;
+    r.begin();
+    std::vector<float> sent(r.shard);
+    const Reduction op{OpKind::kAllReduce,
+                       ncclFloat32,
+                       ncclSum,
+                       0,
+                       sent.data(),
+                       r.shard.data(),
+                       sent.size(),
+                       kAfter,
+                       loss.smaller.comm(new_rank(r.rank())),
+                       nullptr};
+    r.gate().before(op);
+    r.gate().after(op, stepgate::Outcome::kLaunched);
+    const Step bad = r.end();
+    EXPECT_EQ(bad.decision.reason, STEPGATE_REASON_NAN);
+    EXPECT_EQ(bad.decision.offender, new_rank(3)) << "ranks are those of the new world";
+  });
+}
+
+// One rank was served and has applied the step that the others lost: their weights differ as well.
+TEST(GateResetWorld, RanksThatWereServedDifferentlyLoadACheckpointFirst) {
+  Loss loss({Fate::kServed, Fate::kServed, Fate::kSumLost, Fate::kSumLost});
+  std::vector<unsigned char> checkpoint(gate::state_blob_bytes());
+  std::size_t bytes = checkpoint.size();
+  ASSERT_EQ(loss.world.rank(0).gate().state_save(checkpoint.data(), &bytes), STEPGATE_OK);
+  loss.world.run([&](Rank& r) {
+    r.declare("shard", {&r.shard});
+    ASSERT_EQ(r.activate(), STEPGATE_OK) << gate::last_error();
+    EXPECT_TRUE(r.step().applies());
+    EXPECT_EQ(r.step().applies(), r.rank() <= 1);
+    if (r.rank() == kGone) return;
+    EXPECT_EQ(loss.go_on(r), STEPGATE_REFUSED);
+    EXPECT_NE(std::string(gate::last_error()).find("ranks hold different"), std::string::npos);
+    ASSERT_EQ(r.gate().state_load(checkpoint.data(), bytes), STEPGATE_OK) << gate::last_error();
+    ASSERT_EQ(r.gate().reset(1), STEPGATE_OK);
+    ASSERT_EQ(r.gate().enforce_begin(nullptr), STEPGATE_OK) << gate::last_error();
+    EXPECT_TRUE(r.step().applies());
+  });
+}
+
+// The vote of the old world never came back; the new world has communicators of its own.
+TEST(GateResetWorld, AStuckExchangeOfTheOldWorldHoldsNothingUp) {
+  // Never destroyed: the thread of the call that stayed may still be on its way out of it.
+  static World* const world = new World({.ranks = 2, .activation_seconds = 0.2});
+  FakeNccl alone(1, 1, std::chrono::seconds(60));
+  std::atomic<bool> gave_up{false};
+  world->run([&](Rank& r) {
+    ASSERT_EQ(r.gate().add_group(r.comm()), STEPGATE_OK);
+    if (r.rank() == 1) {
+      while (!gave_up) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      r.gate().enforce_begin(nullptr);  // answers the call that stayed
+      return;
+    }
+    EXPECT_EQ(r.gate().enforce_begin(nullptr), STEPGATE_TIMEOUT);
+    ASSERT_EQ(r.gate().reset_world(1, 1, 0), STEPGATE_OK) << gate::last_error();
+    ASSERT_EQ(r.gate().add_group(alone.comm(0)), STEPGATE_OK);
+    EXPECT_EQ(r.gate().enforce_begin(nullptr), STEPGATE_OK) << gate::last_error();
+    EXPECT_TRUE(r.step().applies());
+    gave_up = true;
+  });
+}
+
+TEST(GateResetWorld, OldGroupsAreForgottenAndTheAgreementHasEnded) {
+  World world({.ranks = 1});
+  Rank& r = world.rank(0);
+  ASSERT_EQ(r.activate(), STEPGATE_OK);
+  r.begin();
+  ASSERT_EQ(r.gate().reset_world(5, 1, 0), STEPGATE_OK);
+  EXPECT_EQ(r.gate().step_begin(nullptr), STEPGATE_INACTIVE);
+  EXPECT_EQ(r.gate().enforce_begin(nullptr), STEPGATE_FAILED);
+  EXPECT_NE(std::string(gate::last_error()).find("none of the gate's 0 groups"), std::string::npos)
+      << gate::last_error();
+  ASSERT_EQ(r.activate(), STEPGATE_OK) << "the same communicator may be added again";
+  EXPECT_TRUE(r.step().applies());
+}
+
+// Nothing changes where the device cannot be told.
+TEST(GateResetWorld, AFailureKeepsTheOldWorld) {
+  World world({.ranks = 1});
+  Rank& r = world.rank(0);
+  ASSERT_EQ(r.activate(), STEPGATE_OK);
+  for (const auto call : {FaultyDevice::kAllocate, FaultyDevice::kCopyIn}) {
+    r.device().fail(call, 0, FaultyDevice::kForEver);
+    EXPECT_EQ(r.gate().reset_world(5, 7, 3), STEPGATE_FAILED);
+    r.device().heal();
+    EXPECT_EQ(r.gate().identity().world, 1);
+    EXPECT_EQ(r.gate().identity().rank, 0);
+    EXPECT_TRUE(r.step().applies()) << "the agreement goes on";
+  }
+}
+
+}  // namespace
+}  // namespace stepgate::test
