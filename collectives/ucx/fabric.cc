@@ -40,6 +40,9 @@ Config make_config(const Fabric::Settings& settings) {
   // Without this shared memory does not qualify for error mode PEER; the default interval is 20 s.
   if (settings.shared_memory) set(config, "MM_ERROR_HANDLING", "y");
   set(config, "KEEPALIVE_INTERVAL", "1s");
+  // Peers exchange their endpoints' numbers when endpoints are made, not with the first long message: what
+  // UCX says then must be said before endpoints are closed.
+  set(config, "RESOLVE_REMOTE_EP_ID", "y");
   return config;
 }
 
@@ -179,6 +182,18 @@ Request Fabric::receive(int peer, void* data, size_t bytes, uint64_t tag) {
   return Request(ucp_tag_recv_nbx(worker_, data, bytes, tag, ~uint64_t{0}, &params));
 }
 
+bool Fabric::finished(std::vector<Request>& requests) {
+  std::erase_if(requests, [](Request& r) { return r.done_sending(); });
+  return requests.empty();
+}
+
+void Fabric::flush() {
+  const ucp_request_param_t params{};
+  for (const Endpoint& endpoint : endpoints_)
+    if (endpoint.handle != nullptr && endpoint.failure == UCS_OK)
+      flushing_.emplace_back(ucp_ep_flush_nbx(endpoint.handle, &params));
+}
+
 bool Fabric::close_endpoints(Deadline deadline) {
   for (Endpoint& endpoint : endpoints_) {
     if (endpoint.handle == nullptr) continue;
@@ -189,15 +204,11 @@ bool Fabric::close_endpoints(Deadline deadline) {
     endpoint.handle = nullptr;
     endpoint.failure = UCS_ERR_CANCELED;
   }
-  const auto close = [this] {
-    std::erase_if(closing_, [](Request& r) { return r.done_sending(); });
-    return closing_.empty();
-  };
-  while (!close() && !deadline.passed()) {
+  while (!(finished(closing_) && flushed()) && !deadline.passed()) {
     progress();
     sched_yield();
   }
-  return closing_.empty();
+  return closing_.empty() && flushing_.empty();
 }
 
 }  // namespace stepgate::transport

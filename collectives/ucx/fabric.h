@@ -68,6 +68,9 @@ class Fabric {
 
   Request send(int peer, const void* data, size_t bytes, uint64_t tag);
   Request receive(int peer, void* data, size_t bytes, uint64_t tag);
+  // flushed() when all that was sent before has left this rank, UCX's own messages of wiring up included.
+  void flush();
+  bool flushed() { return finished(flushing_); }
   bool progress() { return ucp_worker_progress(worker_) != 0; }
 
   // True: nothing is pending and the next event makes event_fd() readable.
@@ -78,8 +81,10 @@ class Fabric {
   int failed_peer() const { return failed_peer_; }
 
   // Closes every endpoint by force: nothing more is delivered. Sends posted to them complete, with an
-  // error if they must. False: some were still open at the deadline; call again, or never destroy this
-  // fabric, since UCX aborts the process over a worker that is not at rest.
+  // error if they must. Flush before it where the peers live: UCX 1.13 aborts the process if its own answer
+  // to a peer that wires up waits behind a long message at this moment. False: some were still open at the
+  // deadline; call again, or never destroy this fabric, since UCX aborts the process over a worker that is
+  // not at rest.
   bool close_endpoints(Deadline deadline);
 
   // Compile-time and run-time UCX agree in major and minor version; else throws SGT_VERSION.
@@ -97,6 +102,7 @@ class Fabric {
   void open_worker();
   void close_worker();
   Endpoint& endpoint(int peer);
+  static bool finished(std::vector<Request>& requests);
   static void on_endpoint_failure(void* endpoint, ucp_ep_h handle, ucs_status_t status);
 
   ucp_context_h context_ = nullptr;
@@ -105,6 +111,7 @@ class Fabric {
   std::vector<std::string> addresses_;
   std::vector<Endpoint> endpoints_;  // by rank
   int failed_peer_ = -1;
+  std::vector<Request> flushing_;
   std::vector<Request> closing_;
 };
 

@@ -12,6 +12,7 @@ namespace {
 constexpr auto kAttendEvery = std::chrono::microseconds(200);
 constexpr int kLongestSleepMs = 20;    // an upper bound on how late a deadline or a query is noticed
 constexpr double kVerdictSeconds = 2;  // for the coordinator to judge what we told it
+constexpr int kWiredAtOnce = 16;       // largest world of which all pairs meet at creation
 constexpr double kSettleSeconds = 1;   // for cancelled messages to complete
 
 std::string rank_text(int rank) {
@@ -49,18 +50,29 @@ void World::open_fabric(const IdLayout& id, const Options& options) {
   }
 }
 
-// Wires the first endpoints and proves that data passes, so that a bad network shows at creation.
+// Wires endpoints and proves that data passes, so that a bad network shows at creation. What UCX has to say
+// to wire them has been said and answered when every rank has flushed: see Fabric::close_endpoints.
 void World::warm_up() {
-  Failure failure;
-  Operation* first = barrier();
-  if (wait(*first, &failure) != SGT_OK) throw Error(failure);
-  release(first);
+  const auto finish = [this](Operation* proof) {
+    Failure failure;
+    if (wait(*proof, &failure) != SGT_OK) throw Error(failure);
+    release(proof);
+  };
+  const auto ranks = static_cast<size_t>(place_.size);
+  const bool few = place_.size <= kWiredAtOnce;
+  std::vector<char> tokens(few ? 2 * ranks : 0);
+  finish(few ? alltoall(tokens.data(), tokens.data() + ranks, 1, SGT_INT8) : barrier());
+  {
+    const std::lock_guard lock(mutex_);
+    flush();
+  }
+  finish(barrier());  // a flush takes its peers' progress
 }
 
 // Nobody closes an endpoint that another rank may still need: all ranks say leave, and all hear that all
-// have. A rank leaves with its operations done, so after that no message is worth delivering and
-// endpoints can be closed by force. Endpoints before operations (whose requests live in the worker), the
-// worker last.
+// have. A rank leaves with its operations done and its messages gone, so after that no message is worth
+// delivering and endpoints can be closed by force. Endpoints before operations (whose requests live in the
+// worker), the worker last.
 World::~World() {
   const std::lock_guard lock(mutex_);
   if (fabric_ == nullptr) return;
@@ -88,12 +100,27 @@ void World::abandon() {
     for (auto& operation : *list) attic->operations.push_back(std::move(operation));
 }
 
+// What is still under way is finished, as by release(): the peers count on it.
 void World::leave() {
+  work_until([this] { return active_.empty(); });
+  flush();
+  if (broken()) return;
   closing_ = true;
   control_.leave();
+  work_until([this] { return all_left_; });
+}
+
+void World::flush() {
+  fabric_->flush();
+  work_until([this] { return fabric_->flushed(); });
+}
+
+// mutex_ is held throughout: for creation and destruction. Deadlines of operations break the world.
+template <typename Condition>
+void World::work_until(Condition reached) {
   const Deadline deadline = Deadline::after(timeout_seconds_);
   Backoff backoff(false);
-  while (!all_left_ && !broken() && !deadline.passed()) {
+  while (!reached() && !broken() && !deadline.passed()) {
     if (slice())
       backoff.reset();
     else if (!backoff.pause() && fabric_->arm())

@@ -97,6 +97,9 @@ class World {
   int waits_for() const;
   void sleep();
   void leave();
+  void flush();
+  template <typename Condition>
+  void work_until(Condition reached);
 
   const Place place_;
   const double timeout_seconds_;
