@@ -34,13 +34,14 @@ def arguments(argv):
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    parser.add_argument("--list", action="store_true", help="print the benchmarks' names and goals, run nothing")
-    parser.add_argument("--only", action="append", metavar="NAME", help="only this one; may be given again")
-    parser.add_argument("--quick", action="store_true", help="few rounds: shows that all of it runs, its figures mean little")
-    parser.add_argument("--build", type=Path, default=Path("build/dev"), metavar="FOLDER", help="build folder (build/dev)")
-    parser.add_argument("--no-build", action="store_true", help="take the programs as they are")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="where the figures go (FOLDER/bench.json)")
-    parser.add_argument("--table", type=Path, default=ROOT / "tests/bench/table.py", help=argparse.SUPPRESS)
+    add = parser.add_argument
+    add("--list", action="store_true", help="print the benchmarks' names and goals, run nothing")
+    add("--only", action="append", metavar="NAME", help="only this one; may be given again")
+    add("--quick", action="store_true", help="few rounds: all of it runs, its figures mean little")
+    add("--build", type=Path, default=Path("build/dev"), metavar="FOLDER", help="build folder (build/dev)")
+    add("--no-build", action="store_true", help="take the programs as they are")
+    add("--json", type=Path, metavar="FILE", help="where the figures go (FOLDER/bench.json)")
+    add("--table", type=Path, default=ROOT / "tests/bench/table.py", help=argparse.SUPPRESS)
     return parser, parser.parse_args(argv)
 
 
@@ -65,7 +66,8 @@ def build(parser, folder, rows):
     if not (folder / "CMakeCache.txt").exists():
         parser.error(f"--build: '{folder}' is no build folder; cmake --preset dev makes build/dev")
     targets = [row.target for row in rows if row.target]
-    if targets and subprocess.run(["cmake", "--build", folder, "--target", *targets], stdout=sys.stderr).returncode != 0:
+    command = ["cmake", "--build", folder, "--target", *targets]
+    if targets and subprocess.run(command, stdout=sys.stderr).returncode != 0:
         sys.exit("tests/bench/run.sh: the build failed; its own message stands above")
 
 
@@ -122,7 +124,8 @@ def run(rows, folder, quick):
         elif not goals:
             print(f"-       {row.name:<10} {json.dumps(result)}", flush=True)
         good = good and result is not None and all(outcome["held"] for outcome in goals)
-        found.append({"name": row.name, "load_before": round(load, 2), "failure": why, "goals": goals, "result": result})
+        figures = {"failure": why, "goals": goals, "result": result}
+        found.append({"name": row.name, "load_before": round(load, 2), **figures})
     return found, good
 
 

@@ -31,10 +31,12 @@ cat >"$place/table.py" <<'PYTHON'
 import types
 
 def row(name, words, goals=()):
-    return types.SimpleNamespace(name=name, target="", command=words, quick=["echo", '{"figure": 7}'], goals=list(goals))
+    quick = ["echo", '{"figure": 7}']
+    return types.SimpleNamespace(name=name, target="", command=words, quick=quick, goals=list(goals))
 
 def goal(relation, limit, key="figure"):
-    return types.SimpleNamespace(text="a figure", unit="ms", figure=lambda r: r[key], relation=relation, limit=limit)
+    figure = lambda result: result[key]
+    return types.SimpleNamespace(text="a figure", unit="ms", figure=figure, relation=relation, limit=limit)
 
 BENCHMARKS = [
     row("good", ["sh", "-c", "echo '{\"figure\": 1}'; exit 1"], [goal("<", 2), goal(">=", 1)]),
@@ -48,7 +50,8 @@ PYTHON
 own=(--table "$place/table.py" --no-build --build "$place")
 expect "goals that are held" 0 "held    good       a figure: 1.000 ms (goal < 2)" "${own[@]}" --only good
 expect "a goal that is missed" 1 "missed  slow       a figure: 2.000 ms (goal < 2)" "${own[@]}" --only slow
-expect "a figure that is not there" 1 "missed  lacking    a figure: the benchmark gave no such figure" "${own[@]}" --only lacking
+expect "a figure that is not there" 1 "missed  lacking    a figure: the benchmark gave no such figure" \
+  "${own[@]}" --only lacking
 expect "no JSON" 1 "failed  broken     echo no figures: status 0, printed no JSON" "${own[@]}" --only broken
 expect "no program" 1 "failed  absent     cannot run:" "${own[@]}" --only absent
 expect "no goal" 0 '-       plain      {"figure": 3}' "${own[@]}" --only plain
@@ -58,6 +61,7 @@ grep -q '"name": "plain"' "$place/bench.json" || { echo "WRONG: bench.json lacks
 expect "an unknown name" 2 "there is no benchmark 'x'; allowed: good, slow" "${own[@]}" --only x
 expect "an unknown argument" 2 "unrecognized arguments: --frob" --frob
 expect "a shortened one" 2 "unrecognized arguments: --lis" --lis
-expect "no folder for the figures" 2 "there is no folder '$place/none'" "${own[@]}" --only plain --json "$place/none/f.json"
+expect "no folder for the figures" 2 "there is no folder '$place/none'" "${own[@]}" --only plain \
+  --json "$place/none/f.json"
 expect "no build folder" 2 "'$place' is no build folder" --build "$place" --only preload
 exit $wrong
