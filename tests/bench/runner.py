@@ -65,7 +65,7 @@ def show(rows):
 def build(parser, folder, rows):
     if not (folder / "CMakeCache.txt").exists():
         parser.error(f"--build: '{folder}' is no build folder; cmake --preset dev makes build/dev")
-    targets = [row.target for row in rows if row.target]
+    targets = [target for row in rows for target in row.targets]
     command = ["cmake", "--build", folder, "--target", *targets]
     if targets and subprocess.run(command, stdout=sys.stderr).returncode != 0:
         sys.exit("tests/bench/run.sh: the build failed; its own message stands above")

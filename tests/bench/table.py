@@ -21,7 +21,7 @@ class Goal:
 @dataclass(frozen=True)
 class Benchmark:
     name: str  # the folder's
-    target: str  # CMake's; "" nothing to build
+    targets: list  # CMake's
     command: list
     quick: list
     goals: list = field(default_factory=list)
@@ -59,6 +59,7 @@ def at(*path):
 MIB_64 = 64 << 20
 NARROW = ("fp32", "fp16", "bf16")
 CORE = "% of a core"
+PLUGIN = ["stepgate_shim", "stepgate_core_so", "stepgate_ucx", "stepgate_hostnccl"]
 
 
 def goal_of_rate(text, kind, share):
@@ -75,7 +76,7 @@ def goal_beside_open_mpi(label, ranks, size):
 BENCHMARKS = [
     Benchmark(
         "host_scan",
-        "bench_host_scan",
+        ["bench_host_scan"],
         ["{build}/bin/bench_host_scan", "--json"],
         ["{build}/bin/bench_host_scan", "--json", "--mib", "64", "--rounds", "3"],
         [
@@ -85,7 +86,7 @@ BENCHMARKS = [
     ),
     Benchmark(
         "hostnccl",
-        "bench_hostnccl",
+        ["bench_hostnccl"],
         ["tests/bench/hostnccl/run.sh", "{build}"],
         ["tests/bench/hostnccl/run.sh", "{build}", "1", "10"],
         [
@@ -97,20 +98,20 @@ BENCHMARKS = [
     ),
     Benchmark(
         "plane",
-        "plane_bench",
+        ["plane_bench"],
         ["{build}/bin/plane_bench", "64"],
         ["{build}/bin/plane_bench", "8"],
     ),
     Benchmark(
         "preload",
-        "bench_preload",
+        ["bench_preload"],
         ["{build}/bin/bench_preload"],
         ["{build}/bin/bench_preload", "--pairs", "50"],
         [Goal("what the preload adds to `true`", "ms", at("added_ms"), "<", 1.0)],
     ),
     Benchmark(
         "publisher",
-        "bench_publisher",
+        ["bench_publisher"],
         ["{build}/bin/bench_publisher", "--json"],
         ["{build}/bin/bench_publisher", "--json", "--seconds", "1", "--rounds", "1"],
         [
@@ -119,8 +120,15 @@ BENCHMARKS = [
         ],
     ),
     Benchmark(
+        "resident",
+        ["stepgate", "charlm", *PLUGIN],
+        ["tests/bench/resident/run.sh", "{build}"],
+        ["tests/bench/resident/run.sh", "{build}", "1"],
+        [Goal("what the plugin adds to a rank's peak memory", "MiB", at("added_mib"), "<", 40)],
+    ),
+    Benchmark(
         "transport",
-        "transport_bench",
+        ["transport_bench"],
         ["{build}/bin/transport_bench", "-j"],
         ["{build}/bin/transport_bench", "-j", "-i", "1000"],
     ),

@@ -32,7 +32,7 @@ import types
 
 def row(name, words, goals=()):
     quick = ["echo", '{"figure": 7}']
-    return types.SimpleNamespace(name=name, target="", command=words, quick=quick, goals=list(goals))
+    return types.SimpleNamespace(name=name, targets=[], command=words, quick=quick, goals=list(goals))
 
 def goal(relation, limit, key="figure"):
     figure = lambda result: result[key]
