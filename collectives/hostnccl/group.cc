@@ -24,7 +24,7 @@ Outcome Group::submit(Call call) {
 Outcome Group::manage(Task task, bool ends_communicator) {
   if (!open()) return run_now(std::move(task));
   if (ends_communicator) {
-    queue_.blocking = true;
+    queue_.ends = true;
   } else if (Outcome o = join(task.blocking); !o.ok()) {
     if (task.forget) task.forget();
     return o;
@@ -54,14 +54,14 @@ Outcome Group::end() {
   Outcome outcome;
   Batch batch;
   if (!close(&outcome, &batch)) return outcome;
-  return launch_group(std::move(batch.tasks), std::move(batch.calls), batch.blocking.value_or(true));
+  return launch_group(std::move(batch.tasks), std::move(batch.calls), batch.blocks());
 }
 
 Outcome Group::simulate_end() {
   Outcome outcome;
   Batch batch;
   if (!close(&outcome, &batch)) return outcome;
-  return launch_group(std::move(batch.tasks), {}, batch.blocking.value_or(true));
+  return launch_group(std::move(batch.tasks), {}, batch.blocks());
 }
 
 }  // namespace stepgate::hostnccl

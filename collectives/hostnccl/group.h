@@ -28,8 +28,8 @@ class Group {
   // communicators meet.
   Outcome submit(Call call);
 
-  // Work on a communicator that is no collective; the same two ways. One that must block, such as a
-  // communicator's end, makes the whole group block.
+  // Work on a communicator that is no collective; the same two ways. A communicator's end blocks, whatever
+  // its communicator, and meets no refusal: what else is in the group may block or not.
   Outcome manage(Task task, bool ends_communicator = false);
 
   // A call that was refused inside a group: the outermost end() starts nothing and returns this.
@@ -45,7 +45,11 @@ class Group {
   struct Batch {
     std::vector<Task> tasks;
     std::vector<Call> calls;
-    std::optional<bool> blocking;  // none: nothing has been queued
+    std::optional<bool> blocking;  // none: nothing has been queued that says so
+    bool ends = false;             // a communicator's end is queued
+
+    // Of the work on communicators. Collectives behind it block or not, as their own communicators do.
+    bool blocks() const { return ends || blocking.value_or(true); }
   };
 
   // False: not yet the outermost one, or an error, which is in *outcome.

@@ -14,33 +14,27 @@ void* Registrations::add(const void* buffer, std::size_t bytes) {
   const std::uintptr_t begin = address & ~(kPage - 1);
   const std::uintptr_t end = (address + bytes + kPage - 1) & ~(kPage - 1);
   const std::lock_guard lock(mutex_);
-  const auto around = std::find_if(slots_.begin(), slots_.end(), [&](const Slot& slot) {
-    return slot.references > 0 && slot.begin <= begin && slot.end >= end;
-  });
-  if (around != slots_.end()) {
-    ++around->references;
-    return &*around;
-  }
-  slots_.push_back({begin, end, 1});
-  return &slots_.back();
+  auto slot = std::find_if(slots_.begin(), slots_.end(),
+                           [&](const auto& s) { return s.second.begin <= begin && s.second.end >= end; });
+  if (slot == slots_.end()) slot = slots_.emplace(++last_, Slot{begin, end, 0}).first;
+  ++slot->second.references;
+  return reinterpret_cast<void*>(slot->first);
 }
 
 Outcome Registrations::remove(const void* handle) {
   if (handle == nullptr) return success();
   const std::lock_guard lock(mutex_);
-  const auto slot = std::find_if(slots_.begin(), slots_.end(),
-                                 [&](const Slot& s) { return &s == handle && s.references > 0; });
+  const auto slot = slots_.find(reinterpret_cast<std::uintptr_t>(handle));
   if (slot == slots_.end()) {
     return invalid_usage("the handle is none of this communicator's registrations, or was deregistered");
   }
-  --slot->references;
+  if (--slot->second.references == 0) slots_.erase(slot);
   return success();
 }
 
 std::size_t Registrations::held() const {
   const std::lock_guard lock(mutex_);
-  return static_cast<std::size_t>(
-      std::count_if(slots_.begin(), slots_.end(), [](const Slot& slot) { return slot.references > 0; }));
+  return slots_.size();
 }
 
 }  // namespace stepgate::hostnccl

@@ -4,13 +4,14 @@
 //   void* handle = registrations.add(buffer, bytes);
 //   Outcome o = registrations.remove(handle);
 //
-// Threads: any; its own lock. Ownership: handles are addresses in here, never used twice, dead with the
-// communicator; the buffers stay the caller's and are never touched.
+// Threads: any; its own lock. Ownership: handles are numbers that nobody looks behind, never used twice,
+// dead with the communicator; the buffers stay the caller's and are never touched. A buffer that is
+// deregistered leaves nothing behind: jobs register and deregister for every step.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <deque>
+#include <map>
 #include <mutex>
 
 #include "collectives/hostnccl/outcome.h"
@@ -33,7 +34,8 @@ class Registrations {
   };
 
   mutable std::mutex mutex_;
-  std::deque<Slot> slots_;
+  std::map<std::uintptr_t, Slot> slots_;  // by handle
+  std::uintptr_t last_ = 0;
 };
 
 }  // namespace stepgate::hostnccl

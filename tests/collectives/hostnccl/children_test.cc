@@ -73,5 +73,19 @@ TEST(RegistrationsOfOne, SharePagesAndCount) {
   EXPECT_NE(registrations.add(base, 1), whole) << "handles are not used twice";
 }
 
+// A job that registers its buffers for every step: what was deregistered is gone, or each call would look
+// through all that came before it.
+TEST(RegistrationsOfOne, LeaveNothingBehind) {
+  Registrations registrations;
+  auto* const base = reinterpret_cast<char*>(0x10000);
+  void* last = nullptr;
+  for (int step = 0; step < 200'000; ++step) {
+    last = registrations.add(base, 4096);
+    ASSERT_TRUE(registrations.remove(last).ok());
+  }
+  EXPECT_EQ(registrations.held(), 0u);
+  EXPECT_EQ(registrations.remove(last).code, ncclInvalidUsage);
+}
+
 }  // namespace
 }  // namespace stepgate::hostnccl

@@ -135,6 +135,29 @@ TEST(GroupedLives, BlockingAndOtherCommunicatorsDoNotMeet) {
   EXPECT_EQ(blocking, nullptr) << "the group came to nothing";
 }
 
+// An end blocks whatever its communicator; a collective beside it blocks or not as its own does. In either
+// order.
+TEST(GroupedLives, AnEndMeetsACollectiveThatDoesNotBlock) {
+  for (const bool end_first : {true, false}) {
+    ncclComm_t ending = make_non_blocking_clique(1)[0], working = make_non_blocking_clique(1)[0];
+    int from = 7, to = 0;
+    ASSERT_EQ(ncclGroupStart(), ncclSuccess);
+    if (end_first) {
+      EXPECT_EQ(ncclCommDestroy(ending), ncclSuccess) << failure();
+    }
+    EXPECT_EQ(ncclAllReduce(&from, &to, 1, ncclInt32, ncclSum, working, nullptr), ncclSuccess) << failure();
+    if (!end_first) {
+      EXPECT_EQ(ncclCommDestroy(ending), ncclSuccess) << failure();
+    }
+    EXPECT_EQ(ncclGroupEnd(), ncclInProgress) << failure();
+    int count = 0;
+    EXPECT_EQ(ncclCommCount(ending, &count), ncclInvalidArgument) << "it has ended by then";
+    EXPECT_EQ(settled(working), ncclSuccess) << failure();
+    EXPECT_EQ(to, 7);
+    EXPECT_EQ(ncclCommDestroy(working), ncclSuccess) << failure();
+  }
+}
+
 TEST(GroupedLives, AGroupThatFailsLeavesNothingBehind) {
   const ncclUniqueId id = new_id();
   ncclComm_t comm = nullptr;
