@@ -1,5 +1,6 @@
 // Who may read the page, and over what: passwords, certificates, and what is said when either is no good.
 #include <civetweb.h>
+#include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -90,6 +91,9 @@ TEST(Auth, WithoutTheRightPasswordNothingIsShown) {
   EXPECT_EQ(http_code(url, {"-u", "prometheus:s3cret:with colon2"}), "401");
   EXPECT_EQ(http_code(url, {"-u", "other:s3cret:with colon"}), "401");
   EXPECT_EQ(http_code(url, {"-u", "prometheus:"}), "401");
+  // Of the right length, so that nothing but the bytes can tell.
+  EXPECT_EQ(http_code(url, {"-u", "prometheus:s3cret:with colom"}), "401");
+  EXPECT_EQ(http_code(url, {"-u", "prometheuz:s3cret:with colon"}), "401");
   EXPECT_EQ(curl(url, {"-u", "prometheus:wrong"}).output.find("stepgate_"), std::string::npos);
   const Outcome page = curl(url, {"-u", "prometheus:s3cret:with colon"});
   EXPECT_EQ(sample(page.output, "stepgate_steps_total"), "1") << page.output;
@@ -222,6 +226,34 @@ TEST(Tls, PagesComeAndGo) {
     EXPECT_EQ(http_code(next->publisher->url(), {"-k"}), "200");
   }
   EXPECT_EQ(http_code(first->publisher->url(), {"-k"}), "200");
+}
+
+// The stand-ins carry the names that the server asks for, so whoever else in the job asks for them by these
+// names gets them as well. Behind them is the system's OpenSSL, whole.
+TEST(Tls, WhoElseAsksForTheseNamesGetsOpenSsl) {
+  TempDir dir;
+  const Identity127 us(dir);
+  ExpositionOptions options = any_port();
+  options.tls_certificate = us.both;
+  const auto opened = serve(options);
+  struct Name {
+    const char* asked;
+    const char* system;
+    const char* ours;
+    const char* function;
+  };
+  for (const Name& n : {Name{"libssl.so", "libssl.so.3", "stepgate_tls_open", "SSL_CTX_new"},
+                        Name{"libcrypto.so", "libcrypto.so.3", "stepgate_tls_crypto", "EVP_sha256"}}) {
+    void* const asked = dlopen(n.asked, RTLD_LAZY | RTLD_LOCAL);
+    void* const system = dlopen(n.system, RTLD_LAZY | RTLD_NOLOAD);
+    ASSERT_NE(asked, nullptr) << dlerror();
+    ASSERT_NE(system, nullptr) << n.system;
+    EXPECT_NE(dlsym(asked, n.ours), nullptr) << "the stand-in is what the name means";
+    EXPECT_NE(dlsym(asked, n.function), nullptr);
+    EXPECT_EQ(dlsym(asked, n.function), dlsym(system, n.function));
+    dlclose(asked);
+    dlclose(system);
+  }
 }
 
 TEST(Tls, TheTargetFileSaysHttps) {
