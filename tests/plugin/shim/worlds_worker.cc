@@ -7,6 +7,7 @@
 // Every rank prints its decisions, in a line of its own.
 #include <unistd.h>
 
+#include <barrier>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -92,10 +93,11 @@ void mesh(Member& m) {
   for (ncclComm_t c : {row, column, m.comm}) need(ncclCommDestroy(c) == ncclSuccess, "ncclCommDestroy");
 }
 
-void shrink(Member& m) {
+void shrink(Member& m, std::barrier<>& all) {
   m.add(m.comm);
   m.activate();
   m.step(m.comm, 1);
+  all.arrive_and_wait();  // a sum that one rank has may still be under way to another
   if (m.rank == kLost) {
     need(ncclCommAbort(m.comm) == ncclSuccess, "ncclCommAbort");
     return;
@@ -130,11 +132,12 @@ int main(int argc, char** argv) {
   ncclUniqueId id{};
   need(ncclGetUniqueId(&id) == ncclSuccess, "ncclGetUniqueId");
   std::vector<std::string> said(kRanks);
+  std::barrier<> all(kRanks);
   std::vector<std::thread> ranks;
   for (int r = 0; r < kRanks; ++r) {
     ranks.emplace_back([&, r] {
       Member m(r, id);
-      meshed ? mesh(m) : shrink(m);
+      meshed ? mesh(m) : shrink(m, all);
       said[static_cast<std::size_t>(r)] = m.said;
     });
   }
