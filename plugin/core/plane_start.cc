@@ -9,8 +9,6 @@
 namespace stepgate::gate {
 namespace {
 
-constexpr double kStopSeconds = 1;  // at exit: longer than a goodbye takes, shorter than anyone minds
-
 plane::PlaneOptions plane_options(const Configuration& c) {
   plane::PlaneOptions o;
   o.seat.rank = static_cast<int>(c.rank);
@@ -29,6 +27,12 @@ std::string obstacle(const Configuration& c, const std::string& unsafe) {
   if (c.world < 2) return "this job has one rank";
   if (c.rendezvous_host.empty() || c.rendezvous_port == 0) {
     return "nobody says where rank 0 is; set STEPGATE_RENDEZVOUS=host:port, or MASTER_ADDR and MASTER_PORT";
+  }
+  if (c.run_id.empty() && !plane::on_loopback(c.rendezvous_host)) {
+    return "the rendezvous " + c.rendezvous_host + ":" + std::to_string(c.rendezvous_port) +
+           " is open to a network and this run has no id, so ranks of other runs could not be told from its "
+           "own; set "
+           "STEPGATE_RUN_ID to the same text on all ranks (or torchrun's --rdzv-id), or meet at 127.0.0.1";
   }
   return unsafe;
 }
@@ -51,7 +55,7 @@ void Process::start_plane_locked() {
 // A plane whose thread is in the middle of a wait is left to it: the process ends anyway.
 void Process::stop_plane_locked() noexcept {
   if (plane_ == nullptr) return;
-  const bool ended = plane_->stop(kStopSeconds);
+  const bool ended = plane_->stop(plane::kStopSeconds);
   if (publisher_ != nullptr) publisher_->remove_job_source();
   if (ended) {
     plane_.reset();

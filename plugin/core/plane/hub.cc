@@ -1,5 +1,8 @@
 #include "plugin/core/plane/hub.h"
 
+#include <list>
+#include <mutex>
+
 namespace stepgate::plane {
 namespace {
 
@@ -29,7 +32,7 @@ bool Hub::tick(double now) {
         }
       });
   bool moved = false;
-  for (auto it = links_.begin(); it != links_.end();) {
+  for (auto it = links_.begin(); it != links_.end() && !stop_;) {
     moved = turn(it->first, *it->second, now) || moved;
     it = it->second->usable() ? std::next(it) : links_.erase(it);
   }
@@ -77,9 +80,22 @@ void Hub::report_own(double now) {
   board_.add(fresh, lost);
 }
 
+// One at a time: a connection that does not answer takes a second to close, and there may be a thousand.
 bool Hub::leave(double) {
-  links_.clear();
-  return true;
+  if (!links_.empty()) links_.erase(links_.begin());
+  return links_.empty();
+}
+
+// Never destroyed, but reachable for leak checkers.
+void Hub::forsake() noexcept {
+  if (links_.empty()) return;
+  struct Attic {
+    std::mutex mutex;
+    std::list<std::map<int, std::unique_ptr<Link>>> links;
+  };
+  static auto* const attic = new Attic;
+  const std::lock_guard lock(attic->mutex);
+  attic->links.emplace_back().swap(links_);
 }
 
 }  // namespace stepgate::plane

@@ -42,6 +42,8 @@ class Side {
   virtual bool tick(double now) = 0;
   // Says goodbye; true once that is done or cannot be.
   virtual bool leave(double now) = 0;
+  // After leave(): what is still open stays open until the process ends.
+  virtual void forsake() noexcept {}
 };
 
 class Hub final : public Side {
@@ -51,6 +53,7 @@ class Hub final : public Side {
       Say say);
   bool tick(double now) override;
   bool leave(double now) override;
+  void forsake() noexcept override;
 
  private:
   void admit(const Hello& hello);

@@ -98,7 +98,7 @@ std::unique_ptr<Side> Plane::take_seat() {
 }
 
 void Plane::run() {
-  const std::unique_ptr<Side> side = take_seat();
+  std::unique_ptr<Side> side = take_seat();
   if (side == nullptr) return;
   while (!stop_) {
     const double began = steady_seconds();
@@ -109,6 +109,7 @@ void Plane::run() {
   while (!side->leave(steady_seconds()) && steady_seconds() < until) {
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
   }
+  side->forsake();
 }
 
 }  // namespace stepgate::plane

@@ -6,7 +6,7 @@
 //   plane.sampler().add(&gate);
 //   plane.start();                      // one thread; everything that may wait is done there
 //   publisher.add_job_source(&plane.board());   // rank 0
-//   if (!plane.stop(1.0)) ...           // the thread is somewhere in a wait: leak the object
+//   if (!plane.stop(kStopSeconds)) ...  // the thread is in a wait that nothing ends: leak the object
 //
 // Threads: start and stop from one thread at a time; board() and sampler() as they say. The job's
 // threads never wait for the plane's: stop() waits for at most its argument.
@@ -28,6 +28,11 @@
 #include "plugin/core/plane/hub.h"
 
 namespace stepgate::plane {
+
+// At exit, at most. The thread ends in hundredths of a second; a world that is closed over a connection
+// which does not answer takes one second or two. A thread that is left behind would run into the exit's
+// destructors, so only what nothing bounds (a name server, a file system) may outlast this.
+inline constexpr double kStopSeconds = 5;
 
 struct PlaneOptions {
   Seat seat;

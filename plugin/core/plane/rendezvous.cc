@@ -83,6 +83,12 @@ bool split_address(const std::string& text, std::string* host, std::uint16_t* po
   return true;
 }
 
+bool on_loopback(const std::string& host) {
+  in_addr address{};
+  if (host == "localhost") return true;
+  return ::inet_pton(AF_INET, host.c_str(), &address) == 1 && (ntohl(address.s_addr) >> 24) == IN_LOOPBACKNET;
+}
+
 RendezvousServer::RendezvousServer(const std::string& host, std::uint16_t port, std::string key, int world)
     : key_(std::move(key)), world_(world) {
   in_addr address = resolve(host);

@@ -242,6 +242,26 @@ TEST(PlaneJob, WhereNobodyKnowsRankZeroItStaysOffAndSaysSo) {
   EXPECT_NE(zero.err.find("the plane stays off: nobody says where rank 0 is"), std::string::npos) << zero.err;
 }
 
+// Without an id any run's ranks would be let in by any other's; on this machine alone that is its user's
+// matter.
+TEST(PlaneJob, WithoutARunIdItMeetsOnTheLoopbackOnly) {
+  const auto said = [](const std::string& rendezvous, const std::string& id) {
+    Ranks ranks(2);
+    ranks.start(0, {},
+                {{"STEPGATE_RENDEZVOUS", rendezvous}, {"PMIX_NAMESPACE", ""}, {"STEPGATE_RUN_ID", id}});
+    ranks.url();
+    ranks.ask("stop");
+    const Outcome zero = ranks[0].finish(kSoon);
+    EXPECT_EQ(zero.status, 0) << zero.out << zero.err;
+    return zero.err;
+  };
+  const std::string port = std::to_string(plane::RendezvousServer("127.0.0.1", 0, "", 2).port());
+  const std::string off = "the plane stays off: the rendezvous 0.0.0.0:" + port + " is open to a network";
+  EXPECT_NE(said("0.0.0.0:" + port, "").find(off), std::string::npos);
+  EXPECT_EQ(said("0.0.0.0:" + port, "run-7").find("the plane stays off"), std::string::npos);
+  EXPECT_EQ(said("127.0.0.1:" + port, "").find("the plane stays off"), std::string::npos);
+}
+
 // What Kubernetes makes of a service called "master": the job has its gate, the plane says why it is off.
 TEST(PlaneJob, AMasterPortThatIsAUrlCostsThePlaneOnly) {
   Ranks ranks(2);

@@ -1,5 +1,6 @@
 #include "tests/plugin/plane/fake_pairs.h"
 
+#include <chrono>
 #include <cstring>
 #include <thread>
 
@@ -66,7 +67,11 @@ void world_abort(sgt_world* world) {
 }
 
 void world_destroy(sgt_world* world) {
-  const std::lock_guard lock(alive->mutex_);
+  std::unique_lock lock(alive->mutex_);
+  const std::chrono::duration<double> takes(alive->closing_takes_);
+  lock.unlock();
+  std::this_thread::sleep_for(takes);
+  lock.lock();
   --alive->worlds_;
   delete world;
 }
@@ -163,6 +168,11 @@ void FakePairs::refuse_to_open(bool on) {
 void FakePairs::open_only_when_cancelled(bool on) {
   const std::lock_guard lock(mutex_);
   wait_ = on;
+}
+
+void FakePairs::close_slowly(double seconds) {
+  const std::lock_guard lock(mutex_);
+  closing_takes_ = seconds;
 }
 
 int FakePairs::closed() const {

@@ -176,6 +176,13 @@ TEST(Rendezvous, AHostOfAnotherMachineListensEverywhere) {
   ::close(stranger(server.port()));
 }
 
+TEST(Rendezvous, WhatIsOnTheLoopbackIsReadFromTheText) {
+  for (const char* host : {"localhost", "127.0.0.1", "127.0.1.1"}) EXPECT_TRUE(on_loopback(host)) << host;
+  for (const char* host : {"0.0.0.0", "10.127.0.1", "128.0.0.1", "master", "localhost.example", "127", ""}) {
+    EXPECT_FALSE(on_loopback(host)) << host;
+  }
+}
+
 // A child that outlives its parent would hold the port of the job that comes next.
 TEST(Rendezvous, AForkedChildLetsGoOfThePort) {
   auto server = std::make_unique<RendezvousServer>("127.0.0.1", 0, "run", kWorld);

@@ -210,6 +210,28 @@ TEST(Sides, AGoodbyeBringsTheLastFiguresAndOffenders) {
   EXPECT_TRUE(job.said.empty());
 }
 
+// A thousand links that do not answer are not closed one after the other by a process that ends.
+TEST(Sides, WhatRankZeroForsakesIsNotClosed) {
+  Job job;
+  job.pass(1);
+  job.hub->forsake();
+  job.hub.reset();
+  EXPECT_EQ(job.fake.worlds(), 2);
+  job.spoke.reset();
+  EXPECT_EQ(job.fake.worlds(), 1);
+}
+
+TEST(Sides, RankZeroThatIsToldToStopLooksAtNoFurtherLink) {
+  Job job;
+  job.pass(1);
+  job.fake.break_all("rank 1 died");
+  job.stop = true;
+  job.hub->tick(job.now);
+  EXPECT_EQ(job.fake.worlds(), 2) << "it closed one, which takes seconds where the other end is stuck";
+  EXPECT_TRUE(job.hub->leave(job.now));
+  EXPECT_EQ(job.fake.worlds(), 1);
+}
+
 TEST(Sides, AStoppedRankIsSilentAndSaidToBe) {
   Job job;
   job.pass(1);
