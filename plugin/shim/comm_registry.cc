@@ -1,5 +1,6 @@
 #include "plugin/shim/comm_registry.h"
 
+#include <atomic>
 #include <mutex>
 #include <shared_mutex>
 #include <unordered_map>
@@ -10,6 +11,7 @@ namespace {
 struct Registry {
   std::shared_mutex mutex;
   std::unordered_map<ncclComm_t, CommEntry> entries;
+  std::atomic<int> expected{0};
 };
 
 // Never destroyed: hooks may run while the process exits.
@@ -51,8 +53,17 @@ CommEntry find_comm(ncclComm_t comm) noexcept {
 }
 
 void forget_comm(ncclComm_t comm) noexcept {
-  const std::unique_lock lock(registry().mutex);
-  registry().entries.erase(comm);
+  insert(comm, {.copy = nullptr, .world = 0, .hooked = true});
+}
+
+void expect_comm() noexcept {
+  ++registry().expected;
+}
+
+bool take_expected_comm() noexcept {
+  int left = registry().expected;
+  while (left > 0 && !registry().expected.compare_exchange_weak(left, left - 1)) continue;
+  return left > 0;
 }
 
 }  // namespace stepgate::shim

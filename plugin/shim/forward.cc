@@ -43,7 +43,10 @@ const NcclCopy* copy_for(ncclComm_t comm, const void* caller) noexcept {
   const CommEntry entry = find_comm(comm);
   if (entry.copy != nullptr) return entry.copy;
   const NcclCopy* copy = resolve_copy(caller);
-  if (copy != nullptr && comm != nullptr && !inside_nccl()) remember_comm(comm, copy);
+  if (copy != nullptr && comm != nullptr && !inside_nccl()) {
+    take_expected_comm();
+    remember_comm(comm, copy);
+  }
   return copy;
 }
 
@@ -77,8 +80,12 @@ ncclResult_t missing(const char* function) noexcept {
 void comm_created(ncclComm_t* comm, const NcclCopy* copy, ncclResult_t result) noexcept {
   if (comm == nullptr || (result != ncclSuccess && result != ncclInProgress)) return;
   const CoreTable* core = load_core();
-  // A non-blocking creation fills *comm later: then the first use makes it known.
-  if (*comm == nullptr) return;
+  // A creation that does not block, or stands in a group, may fill *comm later: then the first use makes it
+  // known. (A split that leaves this rank out never does.)
+  if (*comm == nullptr) {
+    if (result == ncclInProgress || group_state().depth > 0) expect_comm();
+    return;
+  }
   remember_comm(*comm, copy);
   if (core != nullptr && core->active()) core->comm_created(*comm);
 }
@@ -112,9 +119,15 @@ void after_reduction(const Reduction& op, ncclResult_t result) noexcept {
 }
 
 void comm_asked(ncclComm_t comm, const CommEntry& entry, const NcclCopy& copy, const void* caller) noexcept {
-  if (comm == nullptr || entry.hooked) return;
+  if (comm == nullptr || (entry.hooked && entry.copy != nullptr)) return;
   if (!inside_copy(copy, caller)) {
-    if (entry.copy == nullptr) remember_comm(comm, &copy);
+    if (entry.copy != nullptr) return;
+    take_expected_comm();
+    remember_comm(comm, &copy);
+  } else if (entry.hooked) {
+    return;  // it has ended; a thread of NCCL is still at it
+  } else if (entry.copy == nullptr && take_expected_comm()) {
+    remember_comm(comm, &copy);  // NCCL's own thread knows it before the job does
   } else if (entry.copy != nullptr) {
     count_miss(entry.cause);
   } else {

@@ -27,6 +27,9 @@ void written(const void*, std::size_t bytes) {
 const char* last_error() {
   return "";
 }
+void warn(const char* text) {
+  std::printf("warn %.24s\n", text);
+}
 
 }  // namespace
 
@@ -43,5 +46,6 @@ extern "C" __attribute__((visibility("default"))) const CoreTable* stepgate_core
   table.settled = settled;
   table.written = written;
   table.last_error = last_error;
+  table.warn = warn;
   return &table;
 }

@@ -1,8 +1,11 @@
-/* A job over that NCCL:  job reduce | bcast | simulated | failed | grouped */
+/* A job over that NCCL:  job reduce | bcast | simulated | failed | grouped | ended | late | past */
 #include <stdio.h>
 #include <string.h>
 
 #include "collectives/nccl_abi/nccl_abi.h"
+
+/* The twin, which no hook sees. */
+ncclResult_t pncclCommInitRankConfig(ncclComm_t*, int, ncclUniqueId, int, ncclConfig_t*);
 
 int main(int argc, char** argv) {
   float x[4] = {0};
@@ -11,7 +14,15 @@ int main(int argc, char** argv) {
   const char* mode = argc == 2 ? argv[1] : "";
   memset(&id, 0, sizeof id);
   setvbuf(stdout, NULL, _IONBF, 0);
+  if (strcmp(mode, "late") == 0 || strcmp(mode, "past") == 0) {
+    if (strcmp(mode, "late") == 0) ncclCommInitRankConfig(&comm, 2, id, 0, NULL);
+    if (strcmp(mode, "past") == 0) pncclCommInitRankConfig(&comm, 2, id, 0, NULL);
+    ncclGroupStart();
+    ncclGroupEnd();
+    return comm == NULL;
+  }
   if (ncclCommInitRank(&comm, 2, id, 0) != ncclSuccess) return 1;
+  if (strcmp(mode, "ended") == 0) return ncclCommDestroy(comm) != ncclSuccess;
   if (strcmp(mode, "reduce") == 0) ncclReduceScatter(x, x, 2, ncclFloat32, ncclSum, comm, NULL);
   if (strcmp(mode, "bcast") == 0) ncclBcast(x, 4, ncclFloat32, 0, comm, NULL);
   if (strcmp(mode, "simulated") == 0) {

@@ -1,5 +1,9 @@
 /* An NCCL that calls its own exports through the dynamic linker, as NVIDIA's does: its reduce-scatter is an
- * all-reduce, its bcast a broadcast. Nothing is reduced. ncclGroupEnd fails once after a negative root. */
+ * all-reduce, its bcast a broadcast, and a thread of its own asks for a communicator's state while that one
+ * comes about (ncclCommInitRankConfig: at the next ncclGroupStart) or goes. Nothing is reduced. ncclGroupEnd
+ * fails once after a negative root. */
+#include <pthread.h>
+
 #include "collectives/nccl_abi/nccl_abi.h"
 
 #define EXPORT __attribute__((visibility("default")))
@@ -14,6 +18,32 @@ EXPORT ncclResult_t ncclGetVersion(int* version) {
 EXPORT ncclResult_t ncclCommInitRank(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank) {
   (void)ranks, (void)id, (void)rank;
   *comm = (ncclComm_t)(void*)&communicator;
+  return ncclSuccess;
+}
+EXPORT ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* state) {
+  (void)comm;
+  *state = ncclSuccess;
+  return ncclSuccess;
+}
+static void* ask(void* comm) {
+  ncclResult_t state;
+  ncclCommGetAsyncError((ncclComm_t)comm, &state);
+  return NULL;
+}
+static void ask_in_a_thread(ncclComm_t comm) {
+  pthread_t thread;
+  if (pthread_create(&thread, NULL, ask, comm) == 0) pthread_join(thread, NULL);
+}
+static ncclComm_t* later;
+EXPORT ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank,
+                                           ncclConfig_t* config) {
+  (void)ranks, (void)id, (void)rank, (void)config;
+  *comm = NULL;
+  later = comm;
+  return ncclInProgress;
+}
+EXPORT ncclResult_t ncclCommDestroy(ncclComm_t comm) {
+  ask_in_a_thread(comm);
   return ncclSuccess;
 }
 EXPORT ncclResult_t ncclCommCount(const ncclComm_t comm, int* count) {
@@ -41,6 +71,11 @@ EXPORT ncclResult_t ncclBcast(void* buffer, size_t n, ncclDataType_t type, int r
   return ncclBroadcast(buffer, buffer, n, type, root, comm, stream);
 }
 EXPORT ncclResult_t ncclGroupStart(void) {
+  if (later != NULL) {
+    ask_in_a_thread((ncclComm_t)(void*)&communicator);
+    *later = (ncclComm_t)(void*)&communicator;
+    later = NULL;
+  }
   return ncclSuccess;
 }
 EXPORT ncclResult_t ncclGroupEnd(void) {
@@ -55,6 +90,10 @@ EXPORT ncclResult_t ncclGroupSimulateEnd(ncclSimInfo_t* info) {
 
 ncclResult_t pncclGetVersion(int* version) TWIN(ncclGetVersion);
 ncclResult_t pncclCommInitRank(ncclComm_t*, int, ncclUniqueId, int) TWIN(ncclCommInitRank);
+ncclResult_t pncclCommInitRankConfig(ncclComm_t*, int, ncclUniqueId, int, ncclConfig_t*)
+    TWIN(ncclCommInitRankConfig);
+ncclResult_t pncclCommGetAsyncError(ncclComm_t, ncclResult_t*) TWIN(ncclCommGetAsyncError);
+ncclResult_t pncclCommDestroy(ncclComm_t) TWIN(ncclCommDestroy);
 ncclResult_t pncclCommCount(const ncclComm_t, int*) TWIN(ncclCommCount);
 ncclResult_t pncclAllReduce(const void*, void*, size_t, ncclDataType_t, ncclRedOp_t, ncclComm_t, cudaStream_t)
     TWIN(ncclAllReduce);

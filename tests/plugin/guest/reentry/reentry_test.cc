@@ -38,6 +38,13 @@ TEST(Reentry, ASimulatedGroupIsHandedOnAsPending) {
   EXPECT_EQ(told("simulated"), "created\nbefore 0\nafter 0 outcome 1\n");
 }
 
+// NCCL's own threads ask for the state of what comes about or goes, when the hooks have seen both.
+TEST(Reentry, ACommunicatorThatComesLaterOrGoesIsNotMissed) {
+  EXPECT_EQ(told("ended"), "created\n");
+  EXPECT_EQ(told("late"), "");
+  EXPECT_EQ(told("past"), "warn hooks missed (unhooked):\n");
+}
+
 TEST(Reentry, AFailedGroupIsDropped) {
   EXPECT_EQ(told("failed"), "created\nbefore 0\nwritten 16\nend\nafter 0 outcome 2\n");
 }
