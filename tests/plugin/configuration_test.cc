@@ -9,18 +9,10 @@
 #include <sstream>
 
 #include "plugin/core/config_table.h"
+#include "tests/plugin/variables.h"
 
 namespace stepgate::gate {
 namespace {
-
-using Variables = std::map<std::string, std::string>;
-
-Environment environment(const Variables& variables) {
-  return [&variables](const char* name) {
-    const auto it = variables.find(name);
-    return it != variables.end() ? it->second.c_str() : nullptr;
-  };
-}
 
 Configuration read(const Variables& variables) {
   Configuration c;

@@ -13,6 +13,20 @@ WorldOptions in_hook(int ranks) {
 
 constexpr float kScale = 65536;
 
+// Each rank enforces with its shard as the one range, of the given number.
+void in_hook_ranks(World& world, const std::function<void(Rank&, std::uint32_t bucket)>& body) {
+  world.run([&body](Rank& r) {
+    const std::uint32_t bucket = r.declare("bucket", {&r.shard});
+    ASSERT_EQ(r.activate(), STEPGATE_OK) << gate::last_error();
+    body(r, bucket);
+  });
+}
+
+void reduce_shard(Rank& r, const std::vector<float>& gradient) {
+  r.shard = gradient;
+  r.all_reduce(r.shard);
+}
+
 TEST(InHook, TheHookUnscalesAndTheOptimizerOnlyClips) {
   WorldOptions o = in_hook(2);
   o.policy.max_norm = 2.5;
@@ -21,8 +35,7 @@ TEST(InHook, TheHookUnscalesAndTheOptimizerOnlyClips) {
     r.declare("bucket", {&r.shard}, [&r](gate::RangeSpec& s) { s.counted = r.rank() == 0; });
     ASSERT_EQ(r.activate(), STEPGATE_OK) << gate::last_error();
     r.begin();
-    r.shard = {1.5f * kScale, 2 * kScale};
-    r.all_reduce(r.shard);
+    reduce_shard(r, {1.5f * kScale, 2 * kScale});
     EXPECT_EQ(r.shard, (std::vector<float>{3, 4})) << "as soon as the reduction is over";
     const Step s = r.end();
     ASSERT_TRUE(s.applies()) << s.error;
@@ -38,9 +51,7 @@ TEST(InHook, TheHookUnscalesAndTheOptimizerOnlyClips) {
 
 TEST(InHook, WhatNoHookSawIsUnscaledAtTheStepsEnd) {
   World world(in_hook(2));
-  world.run([](Rank& r) {
-    r.declare("bucket", {&r.shard});
-    ASSERT_EQ(r.activate(), STEPGATE_OK) << gate::last_error();
+  in_hook_ranks(world, [](Rank& r, std::uint32_t) {
     r.begin();
     r.shard = {3 * kScale, 4 * kScale};
     ASSERT_TRUE(r.end().applies());
@@ -53,15 +64,12 @@ TEST(InHook, EveryStepUsesTheScaleOfItsOwnBackward) {
   WorldOptions o = in_hook(2);
   o.params.interval = 1;
   World world(o);
-  world.run([](Rank& r) {
-    r.declare("bucket", {&r.shard});
-    ASSERT_EQ(r.activate(), STEPGATE_OK) << gate::last_error();
+  in_hook_ranks(world, [](Rank& r, std::uint32_t) {
     double scale = 0;
     for (int i = 0; i < 4; ++i) {
       r.begin();
       ASSERT_EQ(r.gate().scale(&scale), STEPGATE_OK);
-      r.shard = {0.5f * static_cast<float>(scale), static_cast<float>(scale)};
-      r.all_reduce(r.shard);
+      reduce_shard(r, {0.5f * static_cast<float>(scale), static_cast<float>(scale)});
       EXPECT_EQ(r.shard, (std::vector<float>{1, 2})) << "step " << i;
       ASSERT_TRUE(r.end().applies());
     }
@@ -71,12 +79,9 @@ TEST(InHook, EveryStepUsesTheScaleOfItsOwnBackward) {
 
 TEST(InHook, ASkippedStepLeavesThemUnscaled) {
   World world(in_hook(2));
-  world.run([](Rank& r) {
-    r.declare("bucket", {&r.shard});
-    ASSERT_EQ(r.activate(), STEPGATE_OK) << gate::last_error();
+  in_hook_ranks(world, [](Rank& r, std::uint32_t) {
     r.begin();
-    r.shard = {kScale, r.rank() == 0 ? INFINITY : 1.0f};
-    r.all_reduce(r.shard);
+    reduce_shard(r, {kScale, r.rank() == 0 ? INFINITY : 1.0f});
     const Step s = r.end();
     EXPECT_EQ(s.decision.skip, 1);
     EXPECT_EQ(s.decision.reason, STEPGATE_REASON_INF);
@@ -88,12 +93,9 @@ TEST(InHook, ASkippedStepLeavesThemUnscaled) {
 // An accumulation over two reductions mixes what is unscaled with what is not.
 TEST(InHook, ASecondReductionInTheStepIsSkippedByAll) {
   World world(in_hook(2));
-  world.run([](Rank& r) {
-    r.declare("bucket", {&r.shard});
-    ASSERT_EQ(r.activate(), STEPGATE_OK) << gate::last_error();
+  in_hook_ranks(world, [](Rank& r, std::uint32_t) {
     r.begin();
-    r.shard = {kScale, kScale};
-    r.all_reduce(r.shard);
+    reduce_shard(r, {kScale, kScale});
     if (r.rank() == 0) {
       r.gate().written(r.shard.data(), sizeof(float));
     }
@@ -103,16 +105,14 @@ TEST(InHook, ASecondReductionInTheStepIsSkippedByAll) {
     EXPECT_EQ(r.shard, (std::vector<float>{2, 2})) << "and nothing is multiplied twice";
 
     r.begin();
-    r.shard = {kScale, kScale};
-    r.all_reduce(r.shard);
+    reduce_shard(r, {kScale, kScale});
     r.all_reduce(r.shard);
     s = r.end();
     EXPECT_EQ(s.decision.reason, STEPGATE_REASON_VETO);
     EXPECT_EQ(r.shard, (std::vector<float>{4, 4}));
 
     r.begin();
-    r.shard = {kScale, kScale};
-    r.all_reduce(r.shard);
+    reduce_shard(r, {kScale, kScale});
     EXPECT_TRUE(r.end().applies()) << "the next step is as good as any";
     EXPECT_EQ(r.shard, (std::vector<float>{2, 2}));
   });
@@ -121,9 +121,7 @@ TEST(InHook, ASecondReductionInTheStepIsSkippedByAll) {
 // The reduction that was launched late writes what has been read and multiplied meanwhile.
 TEST(InHook, AReductionThatWasPendingMeanwhileIsSkippedByAll) {
   World world(in_hook(2));
-  world.run([](Rank& r) {
-    r.declare("bucket", {&r.shard});
-    ASSERT_EQ(r.activate(), STEPGATE_OK) << gate::last_error();
+  in_hook_ranks(world, [](Rank& r, std::uint32_t) {
     r.begin();
     r.shard = {kScale, kScale};
     const Reduction late = {OpKind::kAllReduce, ncclFloat32, ncclSum, 0,        r.shard.data(),
@@ -140,12 +138,9 @@ TEST(InHook, AReductionThatWasPendingMeanwhileIsSkippedByAll) {
 // Retired and declared again in one step: the new range has been multiplied as the old one.
 TEST(InHook, ARangeDeclaredAgainInTheStepIsSkippedByAll) {
   World world(in_hook(2));
-  world.run([](Rank& r) {
-    const std::uint32_t id = r.declare("bucket", {&r.shard});
-    ASSERT_EQ(r.activate(), STEPGATE_OK) << gate::last_error();
+  in_hook_ranks(world, [](Rank& r, std::uint32_t id) {
     r.begin();
-    r.shard = {kScale, kScale};
-    r.all_reduce(r.shard);
+    reduce_shard(r, {kScale, kScale});
     if (r.rank() == 0) {
       ASSERT_EQ(r.gate().retire_range(id), STEPGATE_OK);
       r.declare("bucket", {&r.shard});
@@ -157,9 +152,7 @@ TEST(InHook, ARangeDeclaredAgainInTheStepIsSkippedByAll) {
 // Attribution reads what goes in, which the job's own call must see as it was.
 TEST(InHook, WhatIsSentIsNotTouched) {
   World world(in_hook(2));
-  world.run([](Rank& r) {
-    r.declare("bucket", {&r.shard});
-    ASSERT_EQ(r.activate(), STEPGATE_OK) << gate::last_error();
+  in_hook_ranks(world, [](Rank& r, std::uint32_t) {
     r.begin();
     const std::vector<float> send = {kScale, 2 * kScale};
     r.all_reduce(ElementType::kFp32, send.data(), r.shard.data(), 2);
@@ -171,13 +164,10 @@ TEST(InHook, WhatIsSentIsNotTouched) {
 
 TEST(InHook, AnAbsentRangeStaysAsItIs) {
   World world(in_hook(2));
-  world.run([](Rank& r) {
-    const std::uint32_t id = r.declare("bucket", {&r.shard});
-    ASSERT_EQ(r.activate(), STEPGATE_OK) << gate::last_error();
+  in_hook_ranks(world, [](Rank& r, std::uint32_t id) {
     ASSERT_EQ(r.gate().range_absent(id, true), STEPGATE_OK);
     r.begin();
-    r.shard = {kScale, kScale};
-    r.all_reduce(r.shard);
+    reduce_shard(r, {kScale, kScale});
     ASSERT_TRUE(r.end().applies());
     EXPECT_EQ(r.shard, (std::vector<float>{2 * kScale, 2 * kScale}));
   });
@@ -187,13 +177,10 @@ TEST(InHook, AnAbsentRangeStaysAsItIs) {
 TEST(InHook, NothingIsMultipliedOnceTheReleaseIsKnown) {
   World world(in_hook(2));
   world.nccl().set_fate(1, 1, Fate::kSumLost);
-  world.run([](Rank& r) {
-    r.declare("bucket", {&r.shard});
-    ASSERT_EQ(r.activate(), STEPGATE_OK) << gate::last_error();
+  in_hook_ranks(world, [](Rank& r, std::uint32_t) {
     for (int i = 0; i < 2; ++i) {
       r.begin();
-      r.shard = {kScale, kScale};
-      r.all_reduce(r.shard);
+      reduce_shard(r, {kScale, kScale});
       EXPECT_EQ(r.shard, (std::vector<float>{2, 2}));
       const Step s = r.end();
       if (i == 1) {
@@ -201,8 +188,7 @@ TEST(InHook, NothingIsMultipliedOnceTheReleaseIsKnown) {
       }
     }
     if (r.gate().step_begin(nullptr) != STEPGATE_OK) return;
-    r.shard = {kScale, kScale};
-    r.all_reduce(r.shard);
+    reduce_shard(r, {kScale, kScale});
     r.end();
     EXPECT_EQ(r.shard, (std::vector<float>{2 * kScale, 2 * kScale}));
   });

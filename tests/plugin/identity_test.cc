@@ -4,21 +4,13 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
-#include <map>
 #include <set>
 #include <sstream>
 
+#include "tests/plugin/variables.h"
+
 namespace stepgate::gate {
 namespace {
-
-using Variables = std::map<std::string, std::string>;
-
-Environment environment(const Variables& variables) {
-  return [&variables](const char* name) {
-    const auto it = variables.find(name);
-    return it != variables.end() ? it->second.c_str() : nullptr;
-  };
-}
 
 JobIdentity read(const Variables& variables) {
   JobIdentity identity;
@@ -102,6 +94,18 @@ TEST(Identity, ALevelAboveIsNoContradiction) {
                                                   {"SLURM_LOCALID", "0"},
                                                   {"SLURM_STEP_TASKS_PER_NODE", "1(x2)"}}),
                        "torchrun");
+}
+
+// A sweep: jobs of one rank each, under one srun that counts them all.
+TEST(Identity, AJobOfOneRankAmongOthersSaysSoItself) {
+  const Variables own = {{"RANK", "0"}, {"WORLD_SIZE", "1"}, {"LOCAL_RANK", "1"}, {"LOCAL_WORLD_SIZE", "4"}};
+  const JobIdentity i = read(own + kSlurm);
+  EXPECT_EQ(i.rank, 0u);
+  EXPECT_EQ(i.world, 1u);
+  EXPECT_EQ(i.local_rank, 1u);
+  EXPECT_EQ(i.local_world, 4u);
+  ASSERT_EQ(i.doubts.size(), 1u);
+  EXPECT_EQ(i.doubts[0], "WORLD_SIZE=1 of torchrun holds, though Slurm says SLURM_NTASKS=8");
 }
 
 TEST(Identity, ContradictionsAreToldAndTheFirstHolds) {

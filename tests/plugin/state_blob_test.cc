@@ -6,24 +6,10 @@
 #include <cstring>
 #include <vector>
 
+#include "tests/plugin/sample_state.h"
+
 namespace stepgate::gate {
 namespace {
-
-SavedState sample() {
-  SavedState s;
-  s.params = default_params(ScalerRule::kMegatron);
-  s.scaler = initial_state(s.params);
-  s.scaler.scale = 512;
-  s.scaler.growth_tracker = 77;
-  s.scaler.hysteresis_left = -3;
-  s.step = 1234;
-  s.applied = 1200;
-  s.skipped = 34;
-  s.generation = 5;
-  s.last_decided = 1234;
-  s.last_confirmed = 1233;
-  return s;
-}
 
 std::vector<unsigned char> blob_of(const SavedState& s) {
   std::vector<unsigned char> blob(state_blob_bytes());
@@ -37,7 +23,7 @@ bool equal(const SavedState& a, const SavedState& b) {
 
 // The reason; the output must stay as it was.
 std::string refusal(const void* blob, std::size_t bytes) {
-  const SavedState before = sample();
+  const SavedState before = sample_state();
   SavedState out = before;
   std::string error;
   EXPECT_FALSE(read_state_blob(blob, bytes, &out, &error));
@@ -47,7 +33,7 @@ std::string refusal(const void* blob, std::size_t bytes) {
 }
 
 TEST(StateBlob, RoundTrip) {
-  const SavedState want = sample();
+  const SavedState want = sample_state();
   const auto blob = blob_of(want);
   SavedState got;
   std::string error;
@@ -57,11 +43,11 @@ TEST(StateBlob, RoundTrip) {
 }
 
 TEST(StateBlob, SameStateSameBytes) {
-  EXPECT_EQ(blob_of(sample()), blob_of(sample()));
+  EXPECT_EQ(blob_of(sample_state()), blob_of(sample_state()));
 }
 
 TEST(StateBlob, TruncatedAtEveryLengthIsRefused) {
-  const auto blob = blob_of(sample());
+  const auto blob = blob_of(sample_state());
   for (std::size_t bytes = 0; bytes < blob.size(); ++bytes) {
     // A buffer of exactly that size, so that a sanitizer sees a read beyond it.
     const std::vector<unsigned char> shorter(blob.begin(), blob.begin() + static_cast<std::ptrdiff_t>(bytes));
@@ -71,13 +57,13 @@ TEST(StateBlob, TruncatedAtEveryLengthIsRefused) {
 }
 
 TEST(StateBlob, LongerIsRefused) {
-  auto blob = blob_of(sample());
+  auto blob = blob_of(sample_state());
   blob.push_back(0);
   EXPECT_NE(refusal(blob.data(), blob.size()).find("padded"), std::string::npos);
 }
 
 TEST(StateBlob, EveryFlippedBitIsRefused) {
-  auto blob = blob_of(sample());
+  auto blob = blob_of(sample_state());
   for (std::size_t bit = 0; bit < 8 * blob.size(); ++bit) {
     blob[bit / 8] ^= static_cast<unsigned char>(1u << bit % 8);
     SCOPED_TRACE("bit " + std::to_string(bit));
@@ -92,7 +78,7 @@ TEST(StateBlob, EveryFlippedBitIsRefused) {
 TEST(StateBlob, ForeignAndNewerSaySo) {
   std::vector<unsigned char> foreign(state_blob_bytes(), 'x');
   EXPECT_NE(refusal(foreign.data(), foreign.size()).find("foreign"), std::string::npos);
-  auto newer = blob_of(sample());
+  auto newer = blob_of(sample_state());
   newer[8] = kStateVersion + 1;
   const std::string why = refusal(newer.data(), newer.size());
   EXPECT_NE(why.find("version 2"), std::string::npos) << why;
@@ -103,15 +89,15 @@ TEST(StateBlob, ForeignAndNewerSaySo) {
 TEST(StateBlob, ImpossibleValuesAreRefusedInSpiteOfTheChecksum) {
   const double nan = std::numeric_limits<double>::quiet_NaN(), inf = std::numeric_limits<double>::infinity();
   for (const double scale : {nan, inf, -1.0}) {
-    SavedState s = sample();
+    SavedState s = sample_state();
     s.scaler.scale = scale;
     const auto blob = blob_of(s);
     refusal(blob.data(), blob.size());
   }
-  SavedState rule = sample();
+  SavedState rule = sample_state();
   rule.params.rule = static_cast<ScalerRule>(kScalerRuleCount);
   refusal(blob_of(rule).data(), state_blob_bytes());
-  SavedState growth = sample();
+  SavedState growth = sample_state();
   growth.params.growth = 0.5;
   refusal(blob_of(growth).data(), state_blob_bytes());
 }

@@ -34,6 +34,15 @@ void work(sgt_world* child, int parent_rank, const Ranks& ranks) {
   EXPECT_EQ(sum, expected);
 }
 
+// A world of these ranks, which works and is closed again.
+void meet_and_work(const Rank& rank, const Ranks& ranks) {
+  sgt_world* child = nullptr;
+  const Outcome made = subset(rank.world, ranks, &child);
+  ASSERT_EQ(made.status, SGT_OK) << made.error.message;
+  work(child, rank.rank, ranks);
+  transport().world_destroy(child);
+}
+
 bool in(const Ranks& ranks, int rank) {
   return std::find(ranks.begin(), ranks.end(), rank) != ranks.end();
 }
@@ -41,12 +50,7 @@ bool in(const Ranks& ranks, int rank) {
 TEST(Subset, TakesTheOrderOfTheList) {
   for (const Ranks& ranks : {Ranks{0, 1, 2, 3}, Ranks{3, 1}, Ranks{2}, Ranks{1, 3, 0}}) {
     run_ranks(4, {}, [&](Rank& rank) {
-      if (!in(ranks, rank.rank)) return;
-      sgt_world* child = nullptr;
-      const Outcome made = subset(rank.world, ranks, &child);
-      ASSERT_EQ(made.status, SGT_OK) << made.error.message;
-      work(child, rank.rank, ranks);
-      transport().world_destroy(child);
+      if (in(ranks, rank.rank)) meet_and_work(rank, ranks);
     });
   }
 }
@@ -67,11 +71,7 @@ TEST(Subset, TheSameListAgainIsAnotherWorld) {
 TEST(Subset, DisjointOnesComeAboutAtTheSameTime) {
   run_ranks(6, {}, [](Rank& rank) {
     const Ranks ranks = rank.rank % 2 == 0 ? Ranks{4, 2, 0} : Ranks{1, 3, 5};
-    sgt_world* child = nullptr;
-    const Outcome made = subset(rank.world, ranks, &child);
-    ASSERT_EQ(made.status, SGT_OK) << made.error.message;
-    work(child, rank.rank, ranks);
-    transport().world_destroy(child);
+    meet_and_work(rank, ranks);
   });
 }
 
@@ -108,8 +108,8 @@ TEST(Subset, AFailedAttemptDoesNotSpoilTheNext) {
   std::atomic<bool> failed{false};
   run_ranks(3, {}, [&](Rank& rank) {
     const Ranks ranks{0, 1, 2};
-    sgt_world* child = nullptr;
     if (rank.rank != 2) {
+      sgt_world* child = nullptr;
       const Outcome made = subset(rank.world, ranks, &child, {.timeout_seconds = 0.3});
       EXPECT_EQ(made.status, SGT_TIMEOUT) << made.error.message;
       EXPECT_NE(std::string(made.error.message).find("rank 2"), std::string::npos) << made.error.message;
@@ -117,10 +117,7 @@ TEST(Subset, AFailedAttemptDoesNotSpoilTheNext) {
       if (rank.rank == 0) failed = true;
     }
     while (!failed) std::this_thread::yield();
-    const Outcome made = subset(rank.world, ranks, &child);
-    ASSERT_EQ(made.status, SGT_OK) << made.error.message;
-    work(child, rank.rank, ranks);
-    transport().world_destroy(child);
+    meet_and_work(rank, ranks);
   });
 }
 
@@ -129,16 +126,13 @@ TEST(Subset, WhoGaveUpAtTheDoorIsForgotten) {
   std::atomic<bool> gave_up{false};
   run_ranks(2, {}, [&](Rank& rank) {
     const Ranks ranks{0, 1};
-    sgt_world* child = nullptr;
     if (rank.rank == 1) {
+      sgt_world* child = nullptr;
       EXPECT_EQ(subset(rank.world, ranks, &child, {.timeout_seconds = 0.1}).status, SGT_TIMEOUT);
       gave_up = true;
     }
     while (!gave_up) std::this_thread::yield();
-    const Outcome made = subset(rank.world, ranks, &child);
-    ASSERT_EQ(made.status, SGT_OK) << made.error.message;
-    work(child, rank.rank, ranks);
-    transport().world_destroy(child);
+    meet_and_work(rank, ranks);
   });
 }
 

@@ -8,27 +8,12 @@
 
 #include "plugin/core/state_blob.h"
 #include "tests/integration/process.h"
+#include "tests/plugin/sample_state.h"
 
 namespace stepgate::test {
 namespace {
 
 using nlohmann::json;
-
-gate::SavedState megatron_state() {
-  gate::SavedState s;
-  s.params = default_params(ScalerRule::kMegatron);
-  s.scaler = initial_state(s.params);
-  s.scaler.scale = 0.1;
-  s.scaler.growth_tracker = 77;
-  s.scaler.hysteresis_left = -3;
-  s.step = 1234;
-  s.applied = 1200;
-  s.skipped = 34;
-  s.generation = 5;
-  s.last_decided = 1233;
-  s.last_confirmed = 1232;
-  return s;
-}
 
 class StateShow : public testing::Test {
  protected:
@@ -61,7 +46,7 @@ class StateShow : public testing::Test {
 };
 
 TEST_F(StateShow, EverythingForPrograms) {
-  const Outcome o = show(file(blob(megatron_state())), {"--json"});
+  const Outcome o = show(file(blob(gate::sample_state())), {"--json"});
   ASSERT_EQ(o.status, 0) << o.err;
   const json all = json::parse(o.out);
   EXPECT_EQ(all.at("version"), gate::kStateVersion);
@@ -85,7 +70,7 @@ TEST_F(StateShow, EverythingForPrograms) {
 }
 
 TEST_F(StateShow, TableForPeople) {
-  const Outcome o = show(file(blob(megatron_state())));
+  const Outcome o = show(file(blob(gate::sample_state())));
   ASSERT_EQ(o.status, 0) << o.err;
   for (const char* row : {"  rule             megatron\n", "  scale            0.1\n",
                           "  growth tracker   77\n", "  hysteresis left  -3\n", "  minimum          1\n",
@@ -104,7 +89,7 @@ TEST_F(StateShow, OnlyWhatTheRuleHas) {
 }
 
 TEST_F(StateShow, TruncatedIsRefusedAtEveryLength) {
-  const std::string whole = blob(megatron_state());
+  const std::string whole = blob(gate::sample_state());
   for (const std::size_t bytes : {std::size_t{0}, std::size_t{8}, std::size_t{16}, whole.size() - 1}) {
     expect_refused(whole.substr(0, bytes), "truncated");
   }
@@ -117,13 +102,13 @@ TEST_F(StateShow, ForeignIsRefused) {
 }
 
 TEST_F(StateShow, DamagedIsRefused) {
-  std::string bytes = blob(megatron_state());
+  std::string bytes = blob(gate::sample_state());
   bytes[40] = static_cast<char>(bytes[40] ^ 1);
   expect_refused(bytes, "damaged");
 }
 
 TEST_F(StateShow, NewerIsRefusedAndSaysWhatWouldHelp) {
-  std::string bytes = blob(megatron_state());
+  std::string bytes = blob(gate::sample_state());
   const std::uint32_t newer = gate::kStateVersion + 1;
   std::memcpy(bytes.data() + 8, &newer, sizeof newer);
   expect_refused(bytes, "version " + std::to_string(newer));

@@ -16,6 +16,14 @@ CudaWorldOptions in_hook() {
   return o;
 }
 
+GraphExecHandle recorded_step(CudaRank& r) {
+  return r.record(r.stream(), [&r] {
+    EXPECT_EQ(r.gate().step_begin(r.stream()), STEPGATE_OK) << gate::last_error();
+    EXPECT_EQ(r.reduce(0), ncclSuccess);
+    EXPECT_EQ(r.gate().step_end(0, r.stream()), STEPGATE_OK) << gate::last_error();
+  });
+}
+
 TEST(CudaInHook, UnscalesBehindTheReductionOnItsStream) {
   CudaWorld world(in_hook());
   world.run([](CudaRank& r) {
@@ -48,11 +56,7 @@ TEST(CudaInHook, AWholeStepInAGraphUnscalesAtEveryReplay) {
   world.run([](CudaRank& r) {
     r.declare("bucket", {0});
     ASSERT_EQ(r.activate(), STEPGATE_OK) << gate::last_error();
-    const GraphExecHandle step = r.record(r.stream(), [&] {
-      EXPECT_EQ(r.gate().step_begin(r.stream()), STEPGATE_OK) << gate::last_error();
-      EXPECT_EQ(r.reduce(0), ncclSuccess);
-      EXPECT_EQ(r.gate().step_end(0, r.stream()), STEPGATE_OK) << gate::last_error();
-    });
+    const GraphExecHandle step = recorded_step(r);
     for (int i = 1; i <= 4; ++i) {
       r.fill(0, {i == 2 ? INFINITY : kScale});
       r.launch(step, r.stream());
@@ -97,11 +101,7 @@ TEST(CudaInHook, AStepRecordedBeforeTheReleaseMultipliesNothingAfterIt) {
   world.run([](CudaRank& r) {
     r.declare("bucket", {0});
     ASSERT_EQ(r.activate(), STEPGATE_OK) << gate::last_error();
-    const GraphExecHandle step = r.record(r.stream(), [&] {
-      EXPECT_EQ(r.gate().step_begin(r.stream()), STEPGATE_OK) << gate::last_error();
-      EXPECT_EQ(r.reduce(0), ncclSuccess);
-      EXPECT_EQ(r.gate().step_end(0, r.stream()), STEPGATE_OK) << gate::last_error();
-    });
+    const GraphExecHandle step = recorded_step(r);
     r.fill(0, {kScale});
     r.launch(step, r.stream());
     EXPECT_EQ(r.read(0, r.stream())[0], 1);
