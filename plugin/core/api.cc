@@ -153,6 +153,8 @@ stepgate_status declare_range(stepgate_gate* gate, const stepgate_range* range, 
     RangeSpec spec;
     std::string error;
     if (!range_spec(full, &spec, &error)) return fail(STEPGATE_INVALID, "stepgate_declare_range: " + error);
+    error = process->shared_unscale(g, spec);
+    if (!error.empty()) return fail(STEPGATE_INVALID, "stepgate_declare_range: " + error);
     return g.declare_range(std::move(spec), id);
   });
 }

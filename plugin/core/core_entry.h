@@ -44,7 +44,9 @@ struct ShimServices {
   std::uint64_t (*misses_of)(std::uint32_t cause) = nullptr;  // so far; position in metrics::kMissCauseNames
 };
 
-enum class OpKind : std::uint32_t { kAllReduce = 0, kReduceScatter = 1, kReduce = 2 };
+// kMovement: a call that reduces nothing and fills `recv` (gather, broadcast, receive); only `after` tells
+// it.
+enum class OpKind : std::uint32_t { kAllReduce = 0, kReduceScatter = 1, kReduce = 2, kMovement = 3 };
 
 // A reduction as the job asked for it. count: elements that this rank receives.
 struct Reduction {
@@ -128,8 +130,6 @@ struct CoreTable {
   void (*after)(const Reduction* op, Outcome outcome);
   // ncclCommGetAsyncError said that what was pending on comm has been launched.
   void (*settled)(ncclComm_t comm);
-  // Any other call wrote [data, data + bytes): statistics of ranges there are stale.
-  void (*written)(const void* data, std::size_t bytes);
   const char* (*last_error)(void);
   void (*warn)(const char* text);  // one line of the log, where mode and log level want it
 

@@ -47,10 +47,6 @@ void settled(ncclComm_t comm) noexcept {
   if (process->active()) process->settled(comm);
 }
 
-void written(const void* data, std::size_t bytes) noexcept {
-  if (process->active()) process->written(data, bytes);
-}
-
 void warn(const char* text) noexcept {
   if (process->active()) process->warn(text);
 }
@@ -65,7 +61,6 @@ CoreTable make_table() {
   t.before = before;
   t.after = after;
   t.settled = settled;
-  t.written = written;
   t.last_error = last_error;
   t.warn = warn;
   fill_api(&t);

@@ -84,13 +84,15 @@ class Gate final : public metrics::RecordSource, public plane::RankSource {
   stepgate_status retire_range(std::uint32_t id);
   stepgate_status retire_all();
   stepgate_status range_absent(std::uint32_t id, bool absent);
+  // Whether a result range of this gate shares memory with it.
+  bool declares(const RangeSpec& spec) noexcept;
+  bool unscales_in_hook() const { return options_.policy.unscale == UnscaleMode::kInHook; }
   // Whether a graph may hold addresses of this gate: then its memory must outlive it.
   bool captured() const;
 
   // ---- hooks (gate_hooks.cc)
   void before(const Reduction& op) noexcept;
   void after(const Reduction& op, Outcome outcome) noexcept;
-  void written(const void* data, std::size_t bytes) noexcept;
   // What was pending on a non-blocking communicator has been launched.
   void settled(ncclComm_t comm) noexcept;
 
@@ -213,6 +215,7 @@ class Gate final : public metrics::RecordSource, public plane::RankSource {
   bool attribute_range(std::uint32_t id, std::ptrdiff_t shift, device::Stream s, Window w) noexcept;
   bool attribute_anonymous(const Reduction& op, std::uint64_t count, Window w) noexcept;
   void cover(const Reduction& op, Window w) noexcept;
+  void moved_locked(const Reduction& op, Outcome outcome) noexcept;
   void hold_locked(const Reduction& op) noexcept;
   void launched_locked(const Reduction& op) noexcept;
   bool attribution_on() const;
@@ -335,6 +338,7 @@ class Gate final : public metrics::RecordSource, public plane::RankSource {
   Phase phase_ = Phase::kIdle;
   std::uint64_t step_ = 0;                                         // begun by calls; replays come on top
   std::uint32_t summarized_ = 0, decided_ = 0, applied_sets_ = 0;  // bit per set, of the open step
+  std::uint32_t late_ = 0;  // sets with a range that was multiplied, summed up and written again
   std::array<bool, kMaxSets> on_host_{};       // that array lies where kernels do not reach
   std::array<double*, kMaxSets> fields_of_{};  // where summarize wrote
   std::uint32_t anonymous_ = 0;                // slots used in this step

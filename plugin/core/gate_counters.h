@@ -13,7 +13,9 @@ namespace stepgate::gate {
 class GateCounters {
  public:
   void scanned(metrics::ReductionOp op) { bump(scanned_[index(op)]); }
-  void passed(metrics::ReductionOp op) { bump(passed_[index(op)]); }
+  void passed(metrics::ReductionOp op) {
+    if (index(op) < passed_.size()) bump(passed_[index(op)]);  // what only moves data is none of these
+  }
   void bytes(ScanPhase phase, std::uint64_t n) { bump(bytes_[static_cast<std::size_t>(phase)], n); }
   void error(metrics::Stage stage) { bump(errors_[index(stage)]); }
   void refused(metrics::RefuseReason why) { bump(refused_[index(why)]); }

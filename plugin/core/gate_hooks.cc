@@ -224,6 +224,7 @@ void Gate::after(const Reduction& op, Outcome outcome) noexcept {
   const std::lock_guard lock(mutex_);
   hits_.clear();
   ranges_.touching(op.recv, op.count * bytes_of(op.type), true, &hits_);
+  if (op.kind == OpKind::kMovement) return moved_locked(op, outcome);
   const Window w = hits_.empty() ? Window::kClosed : window(op);
   if (phase_ == Phase::kOpen && w != Window::kGraph) {
     for (const RangeTable::Hit& h : hits_) {
@@ -241,6 +242,15 @@ void Gate::after(const Reduction& op, Outcome outcome) noexcept {
   }
 }
 
+// What it fills is read again at the step's end, behind it: after its stream, and not before NCCL's helper
+// thread has launched it. One that failed may have filled a part.
+void Gate::moved_locked(const Reduction& op, Outcome outcome) noexcept {
+  if (phase_ != Phase::kOpen || hits_.empty()) return;
+  for (const RangeTable::Hit& h : hits_) rewritten_locked(ranges_.slot(h.id));
+  if (outcome == Outcome::kPending) return hold_locked(op);
+  if (window(op) == Window::kStep) mark_stream_locked(op.stream);
+}
+
 // Kept until its communicator says that it was launched.
 void Gate::hold_locked(const Reduction& op) noexcept {
   try {
@@ -254,6 +264,7 @@ void Gate::launched_locked(const Reduction& op) noexcept {
   if (phase_ != Phase::kOpen) return;
   hits_.clear();
   ranges_.touching(op.recv, op.count * bytes_of(op.type), true, &hits_);
+  if (op.kind == OpKind::kMovement) return moved_locked(op, Outcome::kLaunched);
   const Window w = window(op);
   if (w == Window::kClosed) {
     counters_.passed(op_of(op.kind));
@@ -283,15 +294,6 @@ void Gate::cover(const Reduction& op, Window w) noexcept {
   }
   if (w == Window::kStep) mark_stream_locked(op.stream);
   scan_seconds_ += seconds_since(start);
-}
-
-void Gate::written(const void* data, std::size_t bytes) noexcept {
-  if (!within_span(data, bytes)) return;
-  const std::lock_guard lock(mutex_);
-  if (phase_ != Phase::kOpen) return;
-  hits_.clear();
-  ranges_.touching(data, bytes, true, &hits_);
-  for (const RangeTable::Hit& h : hits_) rewritten_locked(ranges_.slot(h.id));
 }
 
 }  // namespace stepgate::gate

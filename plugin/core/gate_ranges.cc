@@ -92,6 +92,15 @@ stepgate_status Gate::declare_range(RangeSpec spec, std::uint32_t* id) {
   return STEPGATE_OK;
 }
 
+bool Gate::declares(const RangeSpec& spec) noexcept {
+  const std::lock_guard lock(mutex_);
+  hits_.clear();
+  for (const device::Segment& s : spec.segments) {
+    ranges_.touching(s.data, s.count * element_size(spec.type), true, &hits_);
+  }
+  return !hits_.empty();
+}
+
 void Gate::widen_span_locked(const RangeSpec& spec) noexcept {
   for (const device::Segment& s : spec.segments) {
     const auto begin = reinterpret_cast<std::uintptr_t>(s.data);

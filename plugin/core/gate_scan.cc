@@ -47,18 +47,22 @@ bool Gate::scan_reduced(std::uint32_t id, device::Stream s) noexcept {
 }
 
 // A call of the open step writes where the range lies. What has been unscaled already is then mixed up with
-// what has not (a second reduction in the step), and no number says how: no such step is applied.
+// what has not (a second reduction in the step), and no number says how: no such step is applied. Once the
+// set's summary is out the other ranks cannot be told any more, so this one refuses the decision.
 void Gate::rewritten_locked(Range& r) noexcept {
   r.covered = false;
   r.touched = true;
-  if (!r.unscaled) return;
-  const bool told = drop_veto_;
-  drop_veto_ = true;
+  const std::uint32_t set = 1u << r.spec.set;
+  if (!r.unscaled || (decided_ & set) != 0) return;
+  const bool late = (summarized_ & set) != 0;
+  const bool told = late ? (late_ & set) != 0 : drop_veto_;
+  (late ? late_ |= set : drop_veto_ = true);
   if (told) return;
   try {
     log_.warn("range '" + r.spec.name + "' was written again in step " + std::to_string(step_) +
-              " after unscale = in_hook had multiplied it; the step is skipped (declare it final only where "
-              "one reduction a step writes it)");
+              " after unscale = in_hook had multiplied it" +
+              (late ? " and its summary was made; this rank refuses the decision" : "; the step is skipped") +
+              " (declare it final only where one reduction a step writes it)");
   } catch (...) {  // no memory for the sentence
   }
 }

@@ -74,7 +74,7 @@ stepgate_status Gate::step_begin(device::Stream s) {
   anonymous_ = 0;
   if (!capturing_) ++step_;  // a recorded step has not begun; each replay begins one
   any_begun_ = true;
-  summarized_ = decided_ = applied_sets_ = 0;
+  summarized_ = decided_ = applied_sets_ = late_ = 0;
   drop_veto_ = false;
   unscaling_ = options_.policy.unscale == UnscaleMode::kInHook;
   attributing_ = attribution_on();
@@ -218,6 +218,11 @@ stepgate_status Gate::decide_locked(std::uint32_t set, device::Stream s, const d
   const device::CaptureState state = device_.capture_state(s);
   stepgate_status why = STEPGATE_OK;
   if (!same_capture_locked("stepgate_decide", state, &why)) return why;
+  if ((late_ & (1u << set)) != 0) {
+    counters_.error(metrics::Stage::kDecide);
+    return fail(STEPGATE_UNDECIDED, "stepgate_decide: a gradient of set " + std::to_string(set) +
+                                        " was written again after its summary (unscale = in_hook)");
+  }
   bool ready = enter_locked(s, state);
   if (on_host_[set]) {
     double* mine = own_fields(set);

@@ -131,6 +131,20 @@ bool Process::owns(const Gate* gate) const noexcept {
   return std::any_of(gates_.begin(), gates_.end(), [&](const auto& g) { return g.get() == gate; });
 }
 
+std::string Process::shared_unscale(const Gate& gate, const RangeSpec& spec) const {
+  if (!spec.result) return "";
+  const std::shared_lock lock(gates_mutex_);
+  for (const auto& g : gates_) {
+    if (g.get() == &gate || !(g->unscales_in_hook() || gate.unscales_in_hook()) || !g->declares(spec))
+      continue;
+    return "range '" + spec.name + "': gate '" + g->name() +
+           "' has declared this memory, and one of the two multiplies it (unscale = in_hook); allowed: one "
+           "gate "
+           "over such memory";
+  }
+  return "";
+}
+
 void Process::comm_created() noexcept {
   // Only where gates are to come: a job that merely preloads the plugin keeps its device memory.
   if (configuration_.mode != Mode::kEnforce) return;
@@ -164,11 +178,6 @@ void Process::after(const Reduction& op, Outcome outcome) noexcept {
 void Process::settled(ncclComm_t comm) noexcept {
   const std::shared_lock lock(gates_mutex_);
   for (const auto& g : gates_) g->settled(comm);
-}
-
-void Process::written(const void* data, std::size_t bytes) noexcept {
-  const std::shared_lock lock(gates_mutex_);
-  for (const auto& g : gates_) g->written(data, bytes);
 }
 
 void Process::warn(const char* text) noexcept {

@@ -41,6 +41,9 @@ class Process {
   // Registers the gate with hooks and publisher. A name that is taken gets a number.
   stepgate_status create_gate(const stepgate_gate_config* config, Gate** out);
   stepgate_status destroy_gate(Gate* gate);
+  // "" or why this gate may not declare that: memory that one of two gates multiplies in the hook belongs to
+  // one of them alone.
+  std::string shared_unscale(const Gate& gate, const RangeSpec& spec) const;
   // Whether it is a live gate of this process; the C API asks before it touches a handle.
   bool owns(const Gate* gate) const noexcept;
 
@@ -50,7 +53,6 @@ class Process {
   void before(const Reduction& op) noexcept;
   void after(const Reduction& op, Outcome outcome) noexcept;
   void settled(ncclComm_t comm) noexcept;
-  void written(const void* data, std::size_t bytes) noexcept;
   void warn(const char* text) noexcept;
 
   std::string metrics_url() const;

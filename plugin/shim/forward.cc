@@ -9,21 +9,6 @@
 namespace stepgate::shim {
 namespace {
 
-std::size_t bytes_of(ncclDataType_t type) {
-  switch (type) {
-    case ncclInt8:
-    case ncclUint8:
-    case ncclFloat8e4m3:
-    case ncclFloat8e5m2: return 1;
-    case ncclFloat16:
-    case ncclBfloat16: return 2;
-    case ncclInt64:
-    case ncclUint64:
-    case ncclFloat64: return 8;
-    default: return 4;
-  }
-}
-
 Outcome outcome_of(ncclResult_t result) {
   if (result == ncclSuccess) return Outcome::kLaunched;
   return result == ncclInProgress ? Outcome::kPending : Outcome::kDropped;
@@ -139,9 +124,10 @@ void comm_settled(ncclComm_t comm) noexcept {
   if (const CoreTable* core = listening_core()) core->settled(comm);
 }
 
-void memory_written(const void* data, std::size_t count, ncclDataType_t type) noexcept {
+void moved(ncclComm_t comm, void* data, std::size_t count, ncclDataType_t type, cudaStream_t stream,
+           ncclResult_t result) noexcept {
   if (data == nullptr) return;
-  if (const CoreTable* core = listening_core()) core->written(data, count * bytes_of(type));
+  after_reduction({OpKind::kMovement, type, ncclSum, 0, nullptr, data, count, 0, comm, stream}, result);
 }
 
 void group_started(ncclResult_t result) noexcept {

@@ -38,8 +38,9 @@ void after_reduction(const Reduction& op, ncclResult_t result) noexcept;
 void comm_asked(ncclComm_t comm, const CommEntry& entry, const NcclCopy& copy, const void* caller) noexcept;
 // Nothing is pending on a non-blocking communicator any more.
 void comm_settled(ncclComm_t comm) noexcept;
-// Some other call wrote the job's memory.
-void memory_written(const void* data, std::size_t count, ncclDataType_t type) noexcept;
+// A call that reduces nothing fills data, or nothing here (nullptr). result: of the real call.
+void moved(ncclComm_t comm, void* data, std::size_t count, ncclDataType_t type, cudaStream_t stream,
+           ncclResult_t result) noexcept;
 
 // Around groups. result: of the real call.
 void group_started(ncclResult_t result) noexcept;

@@ -1,5 +1,6 @@
 // Hooks: calls that move data without reducing it. They only tell the core what memory they wrote, so
-// that statistics taken there before are not believed. ABI adapters only.
+// that statistics taken there before are not believed, and when: in groups and on communicators that do not
+// block that is later than the call. ABI adapters only.
 #include "plugin/shim/forward.h"
 
 #define STEPGATE_HOOK extern "C" __attribute__((visibility("default")))
@@ -18,7 +19,7 @@ using namespace stepgate::shim;
       const InsideNccl guard;                                                             \
       result = copy->functions.name(__VA_ARGS__);                                         \
     }                                                                                     \
-    if (!nested) memory_written(written, elements, datatype);                             \
+    if (!nested) moved(comm, written, elements, datatype, stream, result);                \
     return result;                                                                        \
   }
 
@@ -56,7 +57,7 @@ STEPGATE_MOVEMENT(Scatter, recvbuff, count,
                   (const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype, int root,
                    ncclComm_t comm, cudaStream_t stream),
                   sendbuff, recvbuff, count, datatype, root, comm, stream)
-STEPGATE_MOVEMENT(Send, static_cast<const void*>(nullptr), count,
+STEPGATE_MOVEMENT(Send, static_cast<void*>(nullptr), count,
                   (const void* sendbuff, size_t count, ncclDataType_t datatype, int peer, ncclComm_t comm,
                    cudaStream_t stream),
                   sendbuff, count, datatype, peer, comm, stream)

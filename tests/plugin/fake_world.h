@@ -136,6 +136,11 @@ class Rank {
 
   // The job's own all-reduce, as the hooks see it: before, the call, after. `type` elements.
   void all_reduce(ElementType type, const void* send, void* recv, std::size_t count);
+  // A call that reduces nothing has filled this.
+  void moved(float* data, std::size_t count) {
+    gate_->after({OpKind::kMovement, ncclFloat32, ncclSum, 0, nullptr, data, count, 0, comm(), nullptr},
+                 stepgate::Outcome::kLaunched);
+  }
   void all_reduce(std::vector<float>& data) {
     all_reduce(ElementType::kFp32, data.data(), data.data(), data.size());
   }

@@ -95,7 +95,7 @@ TEST(GateCoverage, WrittenMemoryIsReadAgain) {
     r.all_reduce(bucket);
     r.all_reduce(other);
     bucket = {6, 8};
-    r.gate().written(bucket.data() + 1, sizeof(float));
+    r.moved(bucket.data() + 1, 1);
     EXPECT_EQ(r.end().decision.norm, 10);
     EXPECT_EQ(counted(r), (Counted{0, 1, 2, 0})) << "and the other range is not";
   });

@@ -97,7 +97,7 @@ TEST(InHook, ASecondReductionInTheStepIsSkippedByAll) {
     r.begin();
     reduce_shard(r, {kScale, kScale});
     if (r.rank() == 0) {
-      r.gate().written(r.shard.data(), sizeof(float));
+      r.moved(r.shard.data(), 1);
     }
     Step s = r.end();
     EXPECT_EQ(s.decision.skip, 1);
@@ -115,6 +115,40 @@ TEST(InHook, ASecondReductionInTheStepIsSkippedByAll) {
     reduce_shard(r, {kScale, kScale});
     EXPECT_TRUE(r.end().applies()) << "the next step is as good as any";
     EXPECT_EQ(r.shard, (std::vector<float>{2, 2}));
+  });
+}
+
+// The others have this rank's word already: it takes no decision, which releases all in the next step.
+TEST(InHook, AWriteAfterTheSummaryIsRefusedTheDecision) {
+  World world(in_hook(1));
+  in_hook_ranks(world, [](Rank& r, std::uint32_t) {
+    r.begin();
+    reduce_shard(r, {kScale, kScale});
+    double fields[STEPGATE_SUMMARY_FIELDS];
+    ASSERT_EQ(r.gate().summarize(0, nullptr, fields), STEPGATE_OK);
+    r.moved(r.shard.data(), 1);
+    EXPECT_EQ(r.gate().decide(0, nullptr), STEPGATE_UNDECIDED);
+    EXPECT_NE(std::string(gate::last_error()).find("was written again after its summary"), std::string::npos);
+    EXPECT_EQ(r.gate().scaler_update(nullptr), STEPGATE_UNDECIDED);
+    r.begin();
+    reduce_shard(r, {kScale, kScale});
+    EXPECT_EQ(r.end().status, STEPGATE_RELEASED);
+  });
+}
+
+// Behind the decision the memory is the job's again.
+TEST(InHook, AWriteAfterTheDecisionIsTheJobsOwn) {
+  World world(in_hook(1));
+  in_hook_ranks(world, [](Rank& r, std::uint32_t) {
+    for (int i = 0; i < 2; ++i) {
+      r.begin();
+      reduce_shard(r, {kScale, kScale});
+      double fields[STEPGATE_SUMMARY_FIELDS];
+      ASSERT_EQ(r.gate().summarize(0, nullptr, fields), STEPGATE_OK);
+      ASSERT_EQ(r.gate().decide(0, nullptr), STEPGATE_OK) << gate::last_error();
+      r.moved(r.shard.data(), 1);
+      EXPECT_EQ(r.gate().scaler_update(nullptr), STEPGATE_OK) << gate::last_error();
+    }
   });
 }
 

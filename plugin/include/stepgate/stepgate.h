@@ -255,7 +255,10 @@ STEPGATE_API stepgate_status stepgate_veto(stepgate_gate* gate, void* stream);
  * captured) or on the host (then the caller waits for the stream before it sums). */
 STEPGATE_API stepgate_status stepgate_summarize(stepgate_gate* gate, uint32_t set, void* stream,
                                                 double* summary);
-/* Second half: reads the array of the set's last stepgate_summarize, by now summed over all ranks. */
+/* Second half: reads the array of the set's last stepgate_summarize, by now summed over all ranks. Nothing
+ * may write a gradient of the set in between: it would be in neither the norm nor the decision. With unscale
+ * = in_hook a rank that sees one written answers STEPGATE_UNDECIDED, and all are released in the next step.
+ */
 STEPGATE_API stepgate_status stepgate_decide(stepgate_gate* gate, uint32_t set, void* stream);
 /* Once a step, after its last decide: moves the loss scale, publishes the step. */
 STEPGATE_API stepgate_status stepgate_scaler_update(stepgate_gate* gate, void* stream);

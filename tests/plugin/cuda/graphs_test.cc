@@ -107,7 +107,9 @@ TEST(CudaGraphs, AStepWithoutAReplayIsReadAtItsEnd) {
     r.fill(0, {3 * 65536});
     r.launch(backward, r.stream());
     r.fill(0, {4 * 65536});
-    r.gate().written(r.buffer(0), 4);
+    Reduction gather = r.reduction(0, r.stream());
+    gather.kind = OpKind::kMovement;
+    r.gate().after(gather, stepgate::Outcome::kLaunched);
     EXPECT_EQ(r.end_and_wait().decision.norm, 4) << "what a call wrote after the replay was not read";
   });
 }

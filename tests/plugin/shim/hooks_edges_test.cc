@@ -51,5 +51,45 @@ TEST(Hooks, HandlesThatAreNoGatesAreRefused) {
   EXPECT_NE(std::string(stepgate_last_error()).find("NULL"), std::string::npos);
 }
 
+// Two gates over one memory would multiply it twice, or one would measure what the other has multiplied.
+TEST(Hooks, MemoryThatAGateMultipliesIsItsOwn) {
+  std::vector<float> bucket(8, 1.0f), other(8, 1.0f);
+  const auto gate_of = [](const char* name, const char* unscale) {
+    stepgate_gate_config config{};
+    config.size = sizeof config;
+    config.name = name;
+    config.unscale = unscale;
+    stepgate_gate* gate = nullptr;
+    EXPECT_EQ(stepgate_gate_create(&config, &gate), STEPGATE_OK) << stepgate_last_error();
+    return gate;
+  };
+  const auto declare = [](stepgate_gate* gate, std::vector<float>& data) {
+    const stepgate_segment segment{nullptr, data.data(), data.size()};
+    stepgate_range range{};
+    range.size = sizeof range;
+    range.name = "bucket";
+    range.segments = &segment;
+    range.segment_count = 1;
+    range.compute_type = -1;
+    std::uint32_t id = 0;
+    return stepgate_declare_range(gate, &range, &id);
+  };
+  stepgate_gate* const multiplies = gate_of("multiplies", "in_hook");
+  stepgate_gate* const second = gate_of("second", "in_hook");
+  stepgate_gate* const measures = gate_of("measures", "deferred");
+  stepgate_gate* const looks = gate_of("looks", "deferred");
+  EXPECT_EQ(declare(multiplies, bucket), STEPGATE_OK) << stepgate_last_error();
+  for (stepgate_gate* gate : {second, measures}) {
+    EXPECT_EQ(declare(gate, bucket), STEPGATE_INVALID);
+    EXPECT_NE(std::string(stepgate_last_error()).find("gate 'multiplies' has declared this memory"),
+              std::string::npos)
+        << stepgate_last_error();
+  }
+  EXPECT_EQ(declare(measures, other), STEPGATE_OK) << stepgate_last_error();
+  EXPECT_EQ(declare(second, other), STEPGATE_INVALID) << "whichever came first";
+  EXPECT_EQ(declare(looks, other), STEPGATE_OK) << "nobody multiplies it: " << stepgate_last_error();
+  for (stepgate_gate* gate : {multiplies, second, measures, looks}) stepgate_gate_destroy(gate);
+}
+
 }  // namespace
 }  // namespace stepgate::test

@@ -21,9 +21,6 @@ void after(const Reduction* op, Outcome outcome) {
   std::printf("after %u outcome %u\n", static_cast<unsigned>(op->kind), static_cast<unsigned>(outcome));
 }
 void settled(ncclComm_t) {}
-void written(const void*, std::size_t bytes) {
-  std::printf("written %zu\n", bytes);
-}
 const char* last_error() {
   return "";
 }
@@ -44,7 +41,6 @@ extern "C" __attribute__((visibility("default"))) const CoreTable* stepgate_core
   table.before = before;
   table.after = after;
   table.settled = settled;
-  table.written = written;
   table.last_error = last_error;
   table.warn = warn;
   return &table;

@@ -1,4 +1,4 @@
-/* A job over that NCCL:  job reduce | bcast | simulated | failed | grouped | ended | late | past */
+/* A job over that NCCL:  job reduce | bcast | simulated | failed | grouped | moved | ended | late | past */
 #include <stdio.h>
 #include <string.h>
 
@@ -29,6 +29,12 @@ int main(int argc, char** argv) {
     ncclGroupStart();
     ncclAllReduce(x, x, 4, ncclFloat32, ncclSum, comm, NULL);
     ncclGroupSimulateEnd(NULL);
+  }
+  if (strcmp(mode, "moved") == 0) {
+    ncclGroupStart();
+    ncclBroadcast(x, x, 4, ncclFloat32, 0, comm, NULL);
+    printf("end\n");
+    ncclGroupEnd();
   }
   if (strcmp(mode, "failed") == 0 || strcmp(mode, "grouped") == 0) {
     ncclGroupStart();

@@ -27,11 +27,12 @@ std::string told(const std::string& mode) {
 
 TEST(Reentry, AHookEnteredFromInsideNcclOnlyForwards) {
   EXPECT_EQ(told("reduce"), "created\nbefore 1\nafter 1 outcome 0\n");
-  EXPECT_EQ(told("bcast"), "created\nwritten 16\n");
+  EXPECT_EQ(told("bcast"), "created\nafter 3 outcome 0\n");
 }
 
 TEST(Reentry, AGroupIsToldAtItsEnd) {
   EXPECT_EQ(told("grouped"), "created\nbefore 0\nend\nafter 0 outcome 0\n");
+  EXPECT_EQ(told("moved"), "created\nend\nafter 3 outcome 0\n");
 }
 
 TEST(Reentry, ASimulatedGroupIsHandedOnAsPending) {
@@ -46,7 +47,7 @@ TEST(Reentry, ACommunicatorThatComesLaterOrGoesIsNotMissed) {
 }
 
 TEST(Reentry, AFailedGroupIsDropped) {
-  EXPECT_EQ(told("failed"), "created\nbefore 0\nwritten 16\nend\nafter 0 outcome 2\n");
+  EXPECT_EQ(told("failed"), "created\nbefore 0\nend\nafter 0 outcome 2\nafter 3 outcome 2\n");
 }
 
 }  // namespace
