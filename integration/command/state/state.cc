@@ -137,7 +137,16 @@ std::string table(const ordered_json& all, const std::string& file) {
   return text;
 }
 
+// A checkpoint holds more than the blob: where that begins, and how to cut it out.
+std::string blob_within(const std::string& file, const std::string& bytes) {
+  const std::size_t at = bytes.find("STEPGATE"), size = gate::state_blob_bytes();
+  if (at == std::string::npos || at == 0 || bytes.size() - at < size) return "";
+  return "; one may begin at its byte " + std::to_string(at) + ": tail -c +" + std::to_string(at + 1) + " " +
+         file + " | head -c " + std::to_string(size) + " > state";
+}
+
 int refuse(const std::string& file, const std::string& bytes, std::string why) {
+  why += blob_within(file, bytes);
   if (bytes.size() == kMostBytes) why += "; the file has 1 MiB or more";
   if (version_in(bytes) > gate::kStateVersion)
     why += "; a newer StepGate wrote it, whose own command shows it";

@@ -101,6 +101,18 @@ TEST_F(StateShow, ForeignIsRefused) {
   expect_refused(std::string(2 << 20, 'x'), "foreign");
 }
 
+// What a job saves is mostly more than the blob.
+TEST_F(StateShow, InsideOfACheckpointItIsFound) {
+  const std::string whole = blob(gate::sample_state());
+  const std::string path = file("weights" + whole + "more");
+  const Outcome o = show(path);
+  EXPECT_EQ(o.status, 1);
+  const std::string cut = "tail -c +8 " + path + " | head -c " + std::to_string(whole.size());
+  EXPECT_NE(o.err.find("foreign"), std::string::npos) << o.err;
+  EXPECT_NE(o.err.find("one may begin at its byte 7: " + cut + " > state"), std::string::npos) << o.err;
+  EXPECT_EQ(run({"sh", "-c", cut}).out, whole);
+}
+
 TEST_F(StateShow, DamagedIsRefused) {
   std::string bytes = blob(gate::sample_state());
   bytes[40] = static_cast<char>(bytes[40] ^ 1);
