@@ -11,6 +11,8 @@
 
 namespace stepgate::transport {
 
+class PeerMemory;
+
 struct Place {
   int rank;
   int size;
@@ -37,6 +39,9 @@ struct RingSlice {
 // Ring reduce-scatter then ring all-gather: all-reduce of long vectors. ring.cc
 Strand ring_allreduce(Lane& lane, Place place, const Reducer& reducer, ScratchPool& pool, const void* send,
                       void* recv, RingSlice slice);
+// All-reduce of long vectors where ranks can read each other's memory. direct.cc
+Strand direct_allreduce(Lane& lane, Place place, const Reducer& reducer, ScratchPool& pool,
+                        const PeerMemory& memory, const void* send, void* recv, RingSlice slice);
 // recv holds this rank's block alone.
 Strand ring_reduce_scatter(Lane& lane, Place place, const Reducer& reducer, ScratchPool& pool,
                            const void* send, void* recv, RingSlice slice);

@@ -39,6 +39,10 @@ Operation* World::allreduce(const void* send, void* recv, size_t count, sgt_type
                     return recursive_doubling(lane, place_, reducer, scratch_, send, recv, count);
                   }});
   const RingSlice slices = slices_of(count, place_.size, reducer.width());
+  if (reads_peers_)
+    return begin({"all-reduce", 1, 1, [=, this](Lane& lane, uint32_t) {
+                    return direct_allreduce(lane, place_, reducer, scratch_, memory_, send, recv, slices);
+                  }});
   return begin({"all-reduce", number_of(slices), kWindow, [=, this](Lane& lane, uint32_t index) {
                   return ring_allreduce(lane, place_, reducer, scratch_, send, recv, nth(slices, index));
                 }});

@@ -29,7 +29,7 @@ bool Operation::step(Running& running) {
   while (running.lane.settle() && running.lane.failure().status == SGT_OK && !running.strand->done()) {
     running.strand->resume();
     ++moves_;
-    if (!running.lane.idle()) return false;
+    if (!running.lane.idle() || running.lane.end_rest()) return false;
   }
   if (running.lane.failure().status != SGT_OK) {
     failure_ = running.lane.failure();

@@ -49,6 +49,11 @@ class Lane {
   bool idle() const { return posted_.empty(); }
   void cancel();
   const Failure& failure() const { return failure_; }
+  // What the strand itself found; broken_peer: see below.
+  void fail(Failure failure, int broken_peer = -1) {
+    failure_ = std::move(failure);
+    broken_peer_ = broken_peer;
+  }
   // The rank whose message is outstanding, -1 if none; receives before sends.
   int waits_for() const;
   // The rank whose endpoint refused a message, -1 if none.
@@ -61,6 +66,16 @@ class Lane {
     void await_resume() const noexcept {}
   };
   All all() { return All{*this}; }
+
+  // Nothing to wait for, but others want to be looked after: `co_await lane.rest()` within long work.
+  struct Rest {
+    Lane& lane;
+    bool await_ready() const noexcept { return false; }
+    void await_suspend(std::coroutine_handle<>) const noexcept { lane.resting_ = true; }
+    void await_resume() const noexcept {}
+  };
+  Rest rest() { return Rest{*this}; }
+  bool end_rest() { return std::exchange(resting_, false); }
 
  private:
   struct Posted {
@@ -83,6 +98,7 @@ class Lane {
   std::vector<Posted> posted_;
   Failure failure_;
   int broken_peer_ = -1;
+  bool resting_ = false;
 };
 
 class Strand {

@@ -41,13 +41,27 @@ void World::open_fabric(const IdLayout& id, const Options& options) {
   may_spin_ = meeting.ranks_here <= usable_cores();
   try {
     fabric_ = std::make_unique<Fabric>(meeting.fabric);
-    fabric_->set_peers(control_.exchange(fabric_->address()));
+    introduce(control_.exchange(pack_list({fabric_->address(), pack(memory_.card())})),
+              meeting.fabric.shared_memory);
   } catch (const Error& error) {
     const Failure& failure = error.failure();
     control_.report({failure.status, failure.culprit < 0 ? place_.rank : failure.culprit,
                      rank_text(place_.rank) + ": " + failure.message});
     throw;
   }
+}
+
+void World::introduce(const std::vector<std::string>& blobs, bool one_host) {
+  std::vector<std::string> addresses;
+  std::vector<PeerMemory::Card> cards(blobs.size());
+  for (size_t rank = 0; rank < blobs.size(); ++rank) {
+    std::vector<std::string> parts;
+    if (!unpack_list(blobs[rank], &parts) || parts.size() != 2 || !unpack(parts[1], &cards[rank]))
+      throw Error(SGT_SYSTEM, rank_text(static_cast<int>(rank)) + " gave its address in an unknown form");
+    addresses.push_back(std::move(parts[0]));
+  }
+  fabric_->set_peers(std::move(addresses));
+  reads_peers_ = one_host && place_.size <= kWiredAtOnce && memory_.introduce(std::move(cards));
 }
 
 // Wires endpoints and proves that data passes, so that a bad network shows at creation. What UCX has to say
@@ -66,7 +80,11 @@ void World::warm_up() {
     const std::lock_guard lock(mutex_);
     flush();
   }
-  finish(barrier());  // a flush takes its peers' progress
+  // A flush takes its peers' progress, so all wait for all; and all must choose the same algorithms.
+  int32_t everybody_reads = 0;
+  const int32_t reads = reads_peers_ ? 1 : 0;
+  finish(allreduce(&reads, &everybody_reads, 1, SGT_INT32, SGT_MIN));
+  reads_peers_ = everybody_reads == 1;
 }
 
 // Nobody closes an endpoint that another rank may still need: all ranks say leave, and all hear that all
@@ -327,6 +345,7 @@ int World::waits_for() const {
 
 void World::fail(Failure failure, bool tell) {
   if (broken()) return;
+  memory_.withdraw();
   if (tell) control_.report(failure);
   {
     const std::lock_guard lock(failure_mutex_);

@@ -20,6 +20,7 @@
 #include "collectives/ucx/door.h"
 #include "collectives/ucx/fabric.h"
 #include "collectives/ucx/operation.h"
+#include "collectives/ucx/peer_memory.h"
 
 namespace stepgate::transport {
 
@@ -76,6 +77,7 @@ class World {
   };
 
   void open_fabric(const IdLayout& id, const Options& options);
+  void introduce(const std::vector<std::string>& blobs, bool one_host);
   void warm_up();
   Operation* begin(Operation::Plan plan);
   // mutex_ is held.
@@ -104,11 +106,13 @@ class World {
   const Place place_;
   const double timeout_seconds_;
   bool may_spin_ = false;
+  bool reads_peers_ = false;   // all ranks can read each other's memory
   int coordinator_rank_ = -1;  // that shares its process; -1: none does
 
   std::mutex mutex_;
   Fd wake_;
   ScratchPool scratch_;
+  PeerMemory memory_;
   Control control_;
   Door door_;
   std::vector<IdLayout> doors_;  // by rank
