@@ -19,7 +19,7 @@
 
 namespace stepgate::metrics {
 
-// Who publishes; fixed for the life of a source.
+// Who publishes. NCCL's version, the rule and the world may change in the life of a source.
 struct Identity {
   std::string gate = "0";  // label `gate`, shown only where a process has several
   int rank = 0;

@@ -78,7 +78,6 @@ void SourceFeed::run(std::vector<Anomaly>* found, bool last) {
 }
 
 void SourceFeed::poll_identity() {
-  if (!shown_.nccl_version.empty()) return;  // the only fact that comes late
   Identity now = source_.identity();
   if (same(now, shown_)) return;
   shown_ = std::move(now);

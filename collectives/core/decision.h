@@ -32,6 +32,12 @@ enum class UnscaleMode : std::uint32_t {
 
 enum class DivergencePolicy : std::uint32_t { kReport = 0, kVeto = 1, kError = 2 };
 
+// What steps come to once the agreement has ended, until the job activates again or leaves.
+enum class ReleasedPolicy : std::uint16_t {
+  kSkip = 0,      // found_inf stays 1
+  kUnguarded = 1  // they are applied as they are: this rank unscales, nobody looks at them and nobody clips
+};
+
 // How a step is judged. Zero means "not set" for the two norms.
 struct StepPolicy {
   double max_norm = 0;   // clip: coefficient min(1, max_norm / (norm + 1e-6))
@@ -39,7 +45,8 @@ struct StepPolicy {
   UnscaleMode unscale = UnscaleMode::kDeferred;
   DivergencePolicy divergence = DivergencePolicy::kVeto;
   std::uint32_t world = 1;          // the agreement's size, fixed at activation
-  std::uint32_t release_after = 3;  // diverging steps in a row before release
+  std::uint16_t release_after = 3;  // diverging steps in a row before release
+  ReleasedPolicy released = ReleasedPolicy::kSkip;
 };
 static_assert(sizeof(StepPolicy) == 32, "StepPolicy is shared with device code");
 
@@ -72,6 +79,10 @@ STEPGATE_HD ReleaseCause release_cause(const double* fields, std::uint32_t world
 
 // The constant decision of a step that could not be decided or was released: skip, nothing known.
 STEPGATE_HD Decision undecided_step(double scale);
+
+// That of a step after the release with ReleasedPolicy::kUnguarded: applied with what unscales it, nothing
+// known; a skip where fp32 cannot hold that.
+STEPGATE_HD Decision unguarded_step(double scale);
 
 }  // namespace stepgate
 

@@ -63,6 +63,17 @@ STEPGATE_HD inline Decision undecided_step(double scale) {
   return d;
 }
 
+// Whatever the unscale mode: once an agreement has ended no scan multiplies, so the optimizer has to.
+STEPGATE_HD inline Decision unguarded_step(double scale) {
+  Decision d = undecided_step(scale);
+  d.released = 1;
+  const StepPolicy deferred;
+  if (!decision_detail::hand_out(deferred, d)) return d;
+  d.skip = 0;
+  d.found_inf = 0;
+  return d;
+}
+
 STEPGATE_HD inline Decision decide(const double* f, double scale, const StepPolicy& policy,
                                    std::uint32_t own_a, std::uint32_t own_b) {
   Decision d = undecided_step(scale);

@@ -90,6 +90,9 @@ struct GateBlock {
   // The exchange goes over several groups in turn, so that its sums may be whole on some ranks and not on
   // others: what is not whole decides nothing, for elsewhere the step may have been applied.
   std::uint32_t in_turns = 0;
+  // Since this step's begin: released, and the policy says that steps go on (ReleasedPolicy::kUnguarded).
+  std::uint32_t unguarded = 0;
+  std::uint32_t reserved = 0;
   double external_scale = 0;  // > 0: the caller's scale for this step, instead of the scaler's
   // What unscale = in_hook divides by in this step: the latched scale, 1 once the agreement has ended.
   double unscale_by = 1;
@@ -124,7 +127,8 @@ STEPGATE_HD void mark_applied(GateBlock& g, std::uint32_t set);
 // Once a step, after all its sets: overflow if any set had inf or NaN; else good if any set applied.
 STEPGATE_HD void update_scale(GateBlock& g);
 
-// Ends the agreement on this rank: found_inf = 1 in every set until a new activation.
+// Ends the agreement on this rank: found_inf = 1 in every set until a new activation, or until the next step
+// where those after a release go on unguarded.
 STEPGATE_HD void release(GateBlock& g);
 
 }  // namespace stepgate

@@ -58,7 +58,7 @@ STEPGATE_HD inline std::uint32_t state_digest(const GateBlock& g) {
 
 // What a set shows from its summary on until a decision comes.
 STEPGATE_HD inline void show_undecided(GateBlock& g, SetBlock& s) {
-  s.decision = undecided_step(g.latched_scale);
+  s.decision = g.unguarded ? unguarded_step(g.latched_scale) : undecided_step(g.latched_scale);
   s.decision.released = g.released;
   write_outputs(g, s);
 }
@@ -119,6 +119,7 @@ STEPGATE_HD inline void begin_step(GateBlock& g) {
   ++g.step;
   g.latched_scale = g.external_scale > 0 ? g.external_scale : g.scaler.scale;
   g.unscale_by = g.released ? 1 : g.latched_scale;
+  g.unguarded = g.released && g.policy.released == ReleasedPolicy::kUnguarded;
   g.digest_a = block_detail::state_digest(g);
   g.veto = 0;
   g.step_overflow = 0;
@@ -186,7 +187,9 @@ STEPGATE_HD inline void decide_set(GateBlock& g, std::uint32_t set, const double
   Decision d = decide(fields, g.latched_scale, g.policy, s.sent_digest_a, s.sent_digest_b);
   if (d.diverged && block_detail::too_many_diverged(g)) g.released = 1;
   if (d.released) g.released = 1;
-  if (g.released) {
+  if (g.unguarded) {
+    d = unguarded_step(g.latched_scale);
+  } else if (g.released) {
     d = block_detail::released_step(d, g.latched_scale);
   } else {
     block_detail::count_decided(g, d);

@@ -1,6 +1,7 @@
 #include "plugin/core/api.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
 #include <exception>
 #include <new>
@@ -39,11 +40,21 @@ stepgate_status with_gate(const char* function, stepgate_gate* handle, Body body
   }
 }
 
-// Sizes that a struct has had in some version of the API: so far only today's. When one grows, its
-// former size joins here and the new fields read as zero.
+// Sizes that a struct has had in some version of the API. When one grows, its former size joins here and the
+// new fields read as zero.
 template <class T>
 bool known_size(const T* given) {
   return given->size == sizeof(T);
+}
+
+template <>
+bool known_size(const stepgate_decision* given) {
+  return given->size == sizeof *given || given->size == offsetof(stepgate_decision, odd_rank);
+}
+
+template <>
+bool known_size(const stepgate_gate_config* given) {
+  return given->size == sizeof *given || given->size == offsetof(stepgate_gate_config, released);
 }
 
 // A caller's struct in the current layout. False for a size that no version has had.

@@ -32,6 +32,10 @@ constexpr ConfigEntry kTable[] = {
      "reduced gradient does (fp32, final at the reduction)."},
     {"STEPGATE_DIVERGENCE", "choice", "veto", "report, veto, error",
      "What happens in a step in which ranks are found to hold different state."},
+    {"STEPGATE_RELEASED", "choice", "skip", "skip, unguarded",
+     "Steps after the agreement has ended, until the job acts on it: found_inf stays 1; or they are applied, "
+     "unscaled "
+     "but unclipped and unchecked."},
     {"STEPGATE_ATTRIBUTION", "choice", "auto", "auto, on, off",
      "Scan what this rank puts into a reduction, to name the rank and parameter; auto: on in enforce."},
     {"STEPGATE_DEVICE", "choice", "auto", "auto, host, cuda",

@@ -206,6 +206,8 @@ constexpr std::pair<const char*, Mode> kModes[] = {
     {"off", Mode::kOff}, {"observe", Mode::kObserve}, {"enforce", Mode::kEnforce}};
 constexpr std::pair<const char*, UnscaleMode> kUnscales[] = {
     {"deferred", UnscaleMode::kDeferred}, {"apply", UnscaleMode::kApply}, {"in_hook", UnscaleMode::kInHook}};
+constexpr std::pair<const char*, ReleasedPolicy> kReleased[] = {{"skip", ReleasedPolicy::kSkip},
+                                                                {"unguarded", ReleasedPolicy::kUnguarded}};
 constexpr std::pair<const char*, DivergencePolicy> kDivergences[] = {{"report", DivergencePolicy::kReport},
                                                                      {"veto", DivergencePolicy::kVeto},
                                                                      {"error", DivergencePolicy::kError}};
@@ -236,6 +238,7 @@ void read_step(Reader& r, Configuration* c) {
   r.number("STEPGATE_SKIP_NORM", 0, kHuge, false, &c->skip_norm);
   r.choice("STEPGATE_UNSCALE", kUnscales, &c->unscale);
   r.choice("STEPGATE_DIVERGENCE", kDivergences, &c->divergence);
+  r.choice("STEPGATE_RELEASED", kReleased, &c->released);
   r.choice("STEPGATE_ATTRIBUTION", kAttributions, &c->attribution);
   r.choice("STEPGATE_DEVICE", kDevices, &c->device);
   r.number("STEPGATE_ACTIVATION_TIMEOUT", 0, 1e9, true, &c->activation_timeout_seconds);
@@ -359,6 +362,10 @@ bool parse_unscale(const std::string& name, UnscaleMode* out) {
 
 bool parse_divergence(const std::string& name, DivergencePolicy* out) {
   return find_choice(kDivergences, name, out);
+}
+
+bool parse_released(const std::string& name, ReleasedPolicy* out) {
+  return find_choice(kReleased, name, out);
 }
 
 std::uint32_t configuration_digest(const ScalerParams& p, const StepPolicy& policy) {

@@ -44,6 +44,7 @@ struct Configuration : JobIdentity {
   double skip_norm = 0;
   UnscaleMode unscale = UnscaleMode::kDeferred;
   DivergencePolicy divergence = DivergencePolicy::kVeto;
+  ReleasedPolicy released = ReleasedPolicy::kSkip;
   Attribution attribution = Attribution::kAuto;
   DeviceChoice device = DeviceChoice::kAuto;
   double activation_timeout_seconds = 600;
@@ -80,6 +81,7 @@ bool resolve_scaler(const ScalerSettings& settings, ScalerParams* out, std::stri
 // Choice parsers shared with the C API's strings; false for a name that is none.
 bool parse_unscale(const std::string& name, UnscaleMode* out);
 bool parse_divergence(const std::string& name, DivergencePolicy* out);
+bool parse_released(const std::string& name, ReleasedPolicy* out);
 
 // 32-bit digest of all that must be equal on every rank of an agreement.
 std::uint32_t configuration_digest(const ScalerParams& params, const StepPolicy& policy);

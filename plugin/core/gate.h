@@ -287,6 +287,7 @@ class Gate final : public metrics::RecordSource, public plane::RankSource {
                          std::uint64_t* lost) const;
   void count_release_locked(const StepRecord& r);
   void log_skip_locked(const StepRecord& r);
+  void log_divergence_locked(const StepRecord& r);
 
   // gate_state.cc
   void clamp_restored(SavedState* s) const;

@@ -48,6 +48,9 @@ bool override_policy(const stepgate_gate_config& c, StepPolicy* p, std::string* 
   if (c.divergence != nullptr && !parse_divergence(c.divergence, &p->divergence)) {
     return bad(error, "divergence", std::string("'") + c.divergence + "'", "report, veto, error");
   }
+  if (c.released != nullptr && !parse_released(c.released, &p->released)) {
+    return bad(error, "released", std::string("'") + c.released + "'", "skip, unguarded");
+  }
   if (!std::isfinite(c.max_norm) || c.max_norm < 0) {
     return bad(error, "max_norm", shortest_decimal(c.max_norm), ">= 0, finite; 0 means no clipping");
   }
@@ -134,6 +137,7 @@ bool gate_options(const stepgate_gate_config* config, const Configuration& c, Ga
   o.policy.skip_norm = c.skip_norm;
   o.policy.unscale = c.unscale;
   o.policy.divergence = c.divergence;
+  o.policy.released = c.released;
   ScalerSettings settings = c.scaler;
   if (config != nullptr) {
     if (config->name != nullptr && !is_label_text(config->name)) {

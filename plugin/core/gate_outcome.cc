@@ -60,7 +60,7 @@ stepgate_status Gate::step_wait(std::uint32_t set, stepgate_decision* out) {
   if (out != nullptr) {
     const SetBlock& block = mirror_.get()->sets[set];
     const std::uint64_t step = current_step_locked();
-    const bool known = block.decided_step == step;
+    const bool known = block.decided_step == step || mirror_.get()->unguarded != 0;
     Decision d = known ? block.decision : undecided_step(mirror_.get()->latched_scale);
     if (status == STEPGATE_RELEASED) d.released = 1;
     fill_decision(d, step, mirror_.get()->scaler.scale, out);
@@ -78,8 +78,10 @@ void Gate::fill_decision(const Decision& d, std::uint64_t step, double next_scal
   out->overflow = d.overflow != 0;
   out->released = d.released != 0;
   out->diverged = d.diverged != 0;
+  out->odd_rank = d.diverged ? d.odd_rank : -1;
   out->offender = d.offender;
-  out->norm = d.skip ? std::numeric_limits<double>::quiet_NaN() : d.norm;
+  // Nobody measured a step that was let through after a release.
+  out->norm = d.skip || d.released ? std::numeric_limits<double>::quiet_NaN() : d.norm;
   out->clip = d.clip;
   out->scale = d.scale;
   out->next_scale = next_scale;

@@ -224,6 +224,7 @@ void Gate::take_records_locked() {
       const StepRecord& r = records[i];
       records_taken_ = r.sequence;
       if (r.decision.skip) log_skip_locked(r);
+      if (r.decision.diverged) log_divergence_locked(r);
       if (r.decision.released && !release_counted_) count_release_locked(r);
     }
     if (n == 0) return;
@@ -256,6 +257,16 @@ void Gate::log_skip_locked(const StepRecord& r) {
     if (mine && o.step == r.step) text += std::string(", parameter ") + o.parameter;
   }
   log_.warn(text);
+}
+
+// On the odd rank itself, where it can be told, and on rank 0.
+void Gate::log_divergence_locked(const StepRecord& r) {
+  const std::int32_t odd = r.decision.odd_rank;
+  if (options_.rank != 0 && options_.rank != odd) return;
+  log_.warn("step " + std::to_string(r.step) +
+            ": ranks hold different state (scaler, or the last decision); " +
+            (odd >= 0 ? "rank " + std::to_string(odd) + " is the odd one" : "which one cannot be told") +
+            (r.decision.skip ? "" : "; the step goes on, as STEPGATE_DIVERGENCE=report wants it"));
 }
 
 metrics::Counters Gate::counters() const {

@@ -129,6 +129,20 @@ mutate a-graph-unscales "$hooks" 's/if \(w == Window::kGraph && options_.*?conti
   gate_cuda_test 'CudaInHook.ABackwardThatRunsTwiceIsUnscaledOnce'
 mutate unscales-after-a-release collectives/core/gate_block_impl.h 's/g\.released \? 1 : g\.latched_scale/g.latched_scale/' \
   gate_test 'InHook.NothingIsMultipliedOnceTheReleaseIsKnown'
+mutate part-of-a-mesh-decides collectives/core/gate_block_impl.h 's/return g\.in_turns == 0;/return true;/' \
+  gate_test 'GateGroupFailures.*'
+mutate a-lost-group-tells-nobody plugin/core/gate_step.cc 's/if \(!groups_\.chain\(\)\.whole\(\)\) failed_ = true;//' \
+  gate_test 'GateGroupFailures.ACommunicatorThatGoesReleasesAll'
+mutate any-groups-make-a-world plugin/core/groups.cc 's/product == world && chain_\.count != 0/chain_.count != 0/' \
+  gate_test 'GateGroups.ThatDoNotMakeTheWorldAreSaid'
+mutate stuck-for-ever plugin/core/gate_state.cc 's/exchange_stuck_ = false;//' \
+  gate_test 'GateResetWorld.AStuckExchangeOfTheOldWorldHoldsNothingUp'
+mutate old-groups-stay plugin/core/gate_state.cc 's/groups_\.clear\(\);//' \
+  gate_test 'GateResetWorld.*'
+mutate unguarded-waits-for-an-exchange collectives/core/gate_block_impl.h 's/g\.unguarded \? unguarded_step\(g\.latched_scale\) : undecided/undecided/' \
+  gate_test 'GateReleased.UnguardedNeedsNoExchange'
+mutate unguarded-within-a-step collectives/core/gate_block_impl.h 's/if \(g\.unguarded\) \{/if (g.released \&\& g.policy.released == ReleasedPolicy::kUnguarded) {/' \
+  gate_test 'GateReleased.*'
 
 if [[ -n $only && $matched == 0 ]]; then
   echo "WRONG: no mutation is called $only"

@@ -297,5 +297,20 @@ TEST_F(Feed, AVersionThatBecomesKnownReplacesTheInfoSeries) {
   EXPECT_NE(text.find("nccl_version=\"2.29.0\""), std::string::npos);
 }
 
+// As after stepgate_reset_world, and where a loaded state brings another rule.
+TEST_F(Feed, AWorldAndARuleThatChangeReplaceTheInfoSeries) {
+  page();
+  Identity who = source_.identity();
+  who.world = 7;
+  who.rule = "apex";
+  source_.set_identity(who);
+  const std::string text = page();
+  EXPECT_NE(text.find("world_size=\"7\""), std::string::npos);
+  EXPECT_NE(text.find("rule=\"apex\""), std::string::npos);
+  int info = 0;
+  for (const auto& [name, value] : samples(text)) info += name.rfind("stepgate_job_info{", 0) == 0;
+  EXPECT_EQ(info, 1);
+}
+
 }  // namespace
 }  // namespace stepgate::metrics::test

@@ -65,6 +65,7 @@ const std::vector<Row>& rows() {
       {"STEPGATE_SKIP_NORM", {"0", "100"}, {"-0.1", "nan", "inf"}},
       {"STEPGATE_UNSCALE", {"deferred", "apply", "in_hook"}, {"in-hook", "APPLY"}},
       {"STEPGATE_DIVERGENCE", {"report", "veto", "error"}, {"abort"}},
+      {"STEPGATE_RELEASED", {"skip", "unguarded"}, {"apply"}},
       {"STEPGATE_ATTRIBUTION", {"auto", "on", "off"}, {"true"}},
       {"STEPGATE_DEVICE", {"auto", "host", "cuda"}, {"gpu", "cuda:0"}},
       {"STEPGATE_ACTIVATION_TIMEOUT", {"0.5", "600"}, {"0", "-1", "never"}},
@@ -172,6 +173,7 @@ TEST(Configuration, ValuesArriveWhereTheyBelong) {
                                 {"STEPGATE_SKIP_NORM", "9"},
                                 {"STEPGATE_UNSCALE", "apply"},
                                 {"STEPGATE_DIVERGENCE", "error"},
+                                {"STEPGATE_RELEASED", "unguarded"},
                                 {"STEPGATE_ATTRIBUTION", "off"},
                                 {"STEPGATE_METRICS", "off"},
                                 {"STEPGATE_METRICS_PORT", "7"},
@@ -191,6 +193,7 @@ TEST(Configuration, ValuesArriveWhereTheyBelong) {
   EXPECT_EQ(c.skip_norm, 9);
   EXPECT_EQ(c.unscale, UnscaleMode::kApply);
   EXPECT_EQ(c.divergence, DivergencePolicy::kError);
+  EXPECT_EQ(c.released, ReleasedPolicy::kUnguarded);
   EXPECT_EQ(c.attribution, Attribution::kOff);
   EXPECT_FALSE(c.metrics);
   EXPECT_EQ(c.metrics_port, 7u);
@@ -351,6 +354,7 @@ TEST(Configuration, DigestTellsEveryFieldApart) {
   add([](ScalerParams&, StepPolicy& r) { r.divergence = DivergencePolicy::kReport; });
   add([](ScalerParams&, StepPolicy& r) { r.world = 2; });
   add([](ScalerParams&, StepPolicy& r) { r.release_after = 4; });
+  add([](ScalerParams&, StepPolicy& r) { r.released = ReleasedPolicy::kUnguarded; });
 }
 
 }  // namespace

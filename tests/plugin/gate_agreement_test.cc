@@ -10,6 +10,7 @@ Step diverging_step(Rank& r, DivergencePolicy policy, int nth) {
   const Step s = r.step();
   const bool veto = policy != DivergencePolicy::kReport;
   EXPECT_EQ(s.decision.diverged, 1);
+  EXPECT_EQ(s.decision.odd_rank, kOdd);
   EXPECT_EQ(s.decision.skip, veto) << s.error;
   if (nth < 3) {
     EXPECT_EQ(s.status, policy == DivergencePolicy::kError ? STEPGATE_DIVERGED : STEPGATE_OK) << s.error;
@@ -29,6 +30,7 @@ void diverge(DivergencePolicy policy) {
     ASSERT_EQ(r.activate(), STEPGATE_OK);
     const Step first = r.step();
     EXPECT_EQ(first.decision.diverged, 0);
+    EXPECT_EQ(first.decision.odd_rank, -1);
     if (r.rank() == kOdd) {
       ASSERT_EQ(r.gate().set_scale(128), STEPGATE_OK);
     }
@@ -54,6 +56,39 @@ TEST(GateDivergence, Veto) {
 }
 TEST(GateDivergence, Error) {
   diverge(DivergencePolicy::kError);
+}
+
+// Of two ranks neither is the majority, and of four that fall into halves none is odd.
+TEST(GateDivergence, WhichRankIsOddCannotAlwaysBeTold) {
+  for (const int ranks : {2, 4, 5}) {
+    SCOPED_TRACE(ranks);
+    World world({.ranks = ranks});
+    world.run([&](Rank& r) {
+      r.declare("shard", {&r.shard});
+      ASSERT_EQ(r.activate(), STEPGATE_OK);
+      ASSERT_EQ(r.gate().set_scale(r.rank() < (ranks == 2 ? 1 : 2) ? 128 : 256), STEPGATE_OK);
+      const Step s = r.step();
+      EXPECT_EQ(s.decision.diverged, 1);
+      EXPECT_EQ(s.decision.odd_rank, -1);
+      EXPECT_EQ(s.decision.reason, STEPGATE_REASON_VETO);
+    });
+  }
+}
+
+// A scale that one rank alone was given makes it odd, whichever it is; itself knows it too.
+TEST(GateDivergence, EveryRankIsNamedWhereItIsTheOddOne) {
+  for (int odd = 0; odd < 5; ++odd) {
+    SCOPED_TRACE(odd);
+    World world({.ranks = 5});
+    world.run([&](Rank& r) {
+      r.declare("shard", {&r.shard});
+      ASSERT_EQ(r.activate(), STEPGATE_OK);
+      if (r.rank() == odd) {
+        ASSERT_EQ(r.gate().set_scale(128), STEPGATE_OK);
+      }
+      EXPECT_EQ(r.step().decision.odd_rank, odd);
+    });
+  }
 }
 
 TEST(GateDivergence, ShortOfThreeInARowNobodyIsReleased) {

@@ -43,6 +43,7 @@ TEST(GateConfig, ZeroFieldsMeanTheEnvironment) {
   environment.skip_norm = 20;
   environment.unscale = UnscaleMode::kApply;
   environment.divergence = DivergencePolicy::kReport;
+  environment.released = ReleasedPolicy::kUnguarded;
   environment.rank = 2;
   environment.world = 4;
   const stepgate_gate_config zero = zero_config();
@@ -59,6 +60,7 @@ TEST(GateConfig, ZeroFieldsMeanTheEnvironment) {
     EXPECT_EQ(o.policy.skip_norm, 20);
     EXPECT_EQ(o.policy.unscale, UnscaleMode::kApply);
     EXPECT_EQ(o.policy.divergence, DivergencePolicy::kReport);
+    EXPECT_EQ(o.policy.released, ReleasedPolicy::kUnguarded);
   }
 }
 
@@ -78,6 +80,7 @@ TEST(GateConfig, FieldsOverrideTheEnvironment) {
   c.skip_norm = 10;
   c.unscale = "apply";
   c.divergence = "error";
+  c.released = "unguarded";
   Configuration environment;
   environment.scaler.maximum = 4096;  // of another rule: left behind with it
   environment.rank = 5;
@@ -97,6 +100,7 @@ TEST(GateConfig, FieldsOverrideTheEnvironment) {
   EXPECT_EQ(o.policy.skip_norm, 10);
   EXPECT_EQ(o.policy.unscale, UnscaleMode::kApply);
   EXPECT_EQ(o.policy.divergence, DivergencePolicy::kError);
+  EXPECT_EQ(o.policy.released, ReleasedPolicy::kUnguarded);
 }
 
 TEST(GateConfig, BadValuesNameTheField) {
@@ -112,6 +116,7 @@ TEST(GateConfig, BadValuesNameTheField) {
       {"rule='amp'", [](auto& c) { c.rule = "amp"; }},
       {"unscale='in-hook'", [](auto& c) { c.unscale = "in-hook"; }},
       {"divergence=''", [](auto& c) { c.divergence = ""; }},
+      {"released='apply'", [](auto& c) { c.released = "apply"; }},
       {"max_norm=-1", [](auto& c) { c.max_norm = -1; }},
       {"max_norm=nan", [](auto& c) { c.max_norm = kNan; }},
       {"skip_norm=inf", [](auto& c) { c.skip_norm = kInf; }},

@@ -130,6 +130,8 @@ typedef struct {
                              it: fp32 result ranges that are final at the reduction, one reduction a
                              step, and no other scaler that unscales) */
   const char* divergence; /* "report", "veto", "error" */
+  /* since 0.1.0's second layout; a size that ends before it is taken as well */
+  const char* released; /* "skip", "unguarded": steps once the agreement has ended (STEPGATE_RELEASED) */
 } stepgate_gate_config;
 
 /* config may be NULL. The gate works on the CUDA device whose context is current in the calling thread, else
@@ -229,6 +231,10 @@ typedef struct {
   double next_scale; /* of the next backward */
   double multiplier; /* gradients times this are ready for the optimizer; 1 after apply, on a skip */
   double grad_scale; /* its inverse, as fused optimizers take it */
+  /* since 0.1.0's second layout; a size that ends before it is taken as well */
+  int odd_rank; /* the one rank that holds another state than all others, where diverged; -1: it cannot be
+                   told (fewer than three ranks, or more than one odd) */
+  int reserved;
 } stepgate_decision;
 
 /* Fixed for the gate's life, in the memory where the gradients live. */
@@ -267,7 +273,8 @@ STEPGATE_API stepgate_status stepgate_scaler_update(stepgate_gate* gate, void* s
 STEPGATE_API stepgate_status stepgate_step_end(stepgate_gate* gate, uint32_t set, void* stream);
 /* Waits for the set's decision: for the streams that the gate's calls were given. A caller that replays a
  * captured step synchronises with the replay first. decision may be NULL. STEPGATE_RELEASED and
- * STEPGATE_UNDECIDED come with decision->skip = 1. */
+ * STEPGATE_UNDECIDED come with decision->skip = 1; but with released = "unguarded" steps that begin after the
+ * one that ended the agreement come with skip = 0 and the multiplier that unscales them. */
 STEPGATE_API stepgate_status stepgate_step_wait(stepgate_gate* gate, uint32_t set,
                                                 stepgate_decision* decision);
 /* Multiplies every result range of the set by its multiplier, in one pass; nothing on a skip. Only

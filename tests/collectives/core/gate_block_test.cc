@@ -268,6 +268,45 @@ TEST(GateBlockTest, ReleasedIsForEverASkip) {
   }
 }
 
+TEST(GateBlockTest, ReleasedAndUnguardedIsAppliedFromTheNextStepOn) {
+  for (const UnscaleMode unscale : {UnscaleMode::kDeferred, UnscaleMode::kApply, UnscaleMode::kInHook}) {
+    GateBlock g = alone();
+    g.policy.unscale = unscale;
+    g.policy.released = ReleasedPolicy::kUnguarded;
+    g.policy.max_norm = 1e-9;
+    whole_step(g, {slot_of({1})});
+    release(g);
+    EXPECT_EQ(g.sets[0].outputs.found_inf, 1.0f) << "the step that ends it is skipped by all";
+    const ScalerState before = g.scaler;
+    begin_step(g);
+    EXPECT_EQ(g.unscale_by, 1.0) << "no scan multiplies any more ...";
+    const auto fields = summarize(g, {slot_of({kInf})});
+    for (const bool decided : {false, true}) {
+      if (decided) decide_set(g, 0, fields.data());
+      EXPECT_EQ(g.sets[0].outputs.found_inf, 0.0f) << "no exchange is needed for it: " << decided;
+      EXPECT_EQ(g.sets[0].outputs.multiplier, static_cast<float>(1 / before.scale)) << "... so the job does";
+      EXPECT_EQ(g.sets[0].outputs.grad_scale, static_cast<float>(before.scale));
+      EXPECT_EQ(g.sets[0].decision.clip, 1.0);
+      EXPECT_EQ(g.sets[0].decision.released, 1u);
+    }
+    update_scale(g);
+    EXPECT_EQ(g.scaler.scale, before.scale);
+    EXPECT_EQ(g.last_decided, 1u);
+  }
+}
+
+// The sets of the step in which the agreement ends are skipped alike, whichever came first.
+TEST(GateBlockTest, UnguardedBeginsWithAStepNotWithinOne) {
+  GateBlock g = alone();
+  g.policy.released = ReleasedPolicy::kUnguarded;
+  begin_step(g);
+  const auto first = summarize(g, {slot_of({1})});
+  release(g);
+  decide_set(g, 0, first.data());
+  EXPECT_EQ(g.sets[0].outputs.found_inf, 1.0f);
+  EXPECT_EQ(g.sets[0].decision.released, 1u);
+}
+
 TEST(GateBlockTest, ReleaseAfterZeroMeansAtTheFirstDivergenceNotBefore) {
   GateBlock g = alone();
   g.policy.release_after = 0;

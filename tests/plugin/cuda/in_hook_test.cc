@@ -119,6 +119,41 @@ TEST(CudaInHook, AStepRecordedBeforeTheReleaseMultipliesNothingAfterIt) {
   });
 }
 
+// A captured step that cannot go back to a check of the job's own: its outputs say by what to multiply.
+TEST(CudaInHook, AnUnguardedReplayLeavesTheMultiplicationToTheOptimizer) {
+  CudaWorldOptions o = in_hook();
+  o.ranks = 1;
+  o.policy.released = ReleasedPolicy::kUnguarded;
+  CudaWorld world(o);
+  world.run([](CudaRank& r) {
+    r.declare("bucket", {0});
+    ASSERT_EQ(r.activate(), STEPGATE_OK) << gate::last_error();
+    const GraphExecHandle step = r.record(r.stream(), [&] {
+      EXPECT_EQ(r.gate().step_begin(r.stream()), STEPGATE_OK) << gate::last_error();
+      EXPECT_EQ(r.reduce(0), ncclSuccess);
+      EXPECT_EQ(r.gate().step_end(0, r.stream()), STEPGATE_OK) << gate::last_error();
+    });
+    r.nccl().fail(0, r.nccl().calls(0));
+    r.begin();
+    EXPECT_EQ(r.end_and_wait().status, STEPGATE_UNDECIDED);
+    r.fill(0, {kScale});
+    r.launch(step, r.stream());
+    EXPECT_EQ(r.read_outputs().found_inf, 1.0f) << "its summary says undecided, which releases";
+    for (const float x : {kScale, INFINITY}) {
+      r.fill(0, {x});
+      r.launch(step, r.stream());
+      EXPECT_EQ(r.read(0, r.stream())[0], x);
+      const Outputs out = r.read_outputs();
+      EXPECT_EQ(out.found_inf, 0.0f);
+      EXPECT_EQ(out.multiplier, 1 / kScale);
+      EXPECT_EQ(out.grad_scale, kScale);
+      const CudaStep s = r.wait();
+      EXPECT_EQ(s.status, STEPGATE_RELEASED);
+      EXPECT_EQ(s.decision.skip, 0);
+    }
+  });
+}
+
 TEST(CudaInHook, ASecondReductionInTheStepIsSkippedByAll) {
   CudaWorld world(in_hook());
   world.run([](CudaRank& r) {

@@ -4,6 +4,7 @@
  *
  * Functions of a later release must say so; the others must do their job on a gate of one rank. */
 #include <dlfcn.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -70,6 +71,10 @@ static stepgate_gate* create(void* library) {
   expect(gate_create(&config, &gate) == STEPGATE_OK && gate != NULL, "gate_create");
   expect(gate_create(NULL, &other) == STEPGATE_OK && other != gate, "gate_create(NULL)");
   expect(gate_destroy(other) == STEPGATE_OK, "gate_destroy");
+  config.size = offsetof(stepgate_gate_config, released); /* a caller's that was built before that field */
+  config.released = "no such policy, and nobody reads it";
+  expect(gate_create(&config, &other) == STEPGATE_OK, "gate_create: smaller size");
+  expect(gate_destroy(other) == STEPGATE_OK, "gate_destroy of that one");
   expect(gate_destroy(other) == STEPGATE_INVALID, "gate_destroy twice");
   expect(gate_destroy(NULL) == STEPGATE_OK, "gate_destroy(NULL)");
   return gate;
@@ -147,6 +152,7 @@ static void step(void* library, stepgate_gate* gate, float* memory) {
   FUNCTION(stepgate_status, outputs, (stepgate_gate*, uint32_t, const stepgate_outputs_t**))
   double summary[STEPGATE_SUMMARY_FIELDS], now = 0;
   stepgate_decision decision;
+  int odd;
   const stepgate_outputs_t* out = NULL;
   memory[0] = 3 * 256;
   memory[1] = 4 * 256;
@@ -163,6 +169,12 @@ static void step(void* library, stepgate_gate* gate, float* memory) {
   decision.size = sizeof decision;
   expect(step_wait(gate, 0, &decision) == STEPGATE_OK, "step_wait");
   expect(step_wait(gate, 0, NULL) == STEPGATE_OK, "step_wait(NULL)");
+  expect(decision.odd_rank == -1, "nobody is odd");
+  memset(&decision, 77, sizeof decision);
+  odd = decision.odd_rank;
+  decision.size = offsetof(stepgate_decision, odd_rank); /* as above */
+  expect(step_wait(gate, 0, &decision) == STEPGATE_OK && decision.odd_rank == odd, "step_wait: smaller size");
+  decision.size = sizeof decision;
   expect(decision.size == sizeof decision && decision.step == 1 && decision.skip == 0, "the decision");
   expect(decision.norm == 5, "the norm");
   expect(out->found_inf == 0 && out->norm == 5, "outputs after the decision");
