@@ -17,10 +17,10 @@ std::string set_text(std::uint32_t set) {
 
 // A replayed graph begins steps that no call of ours begins.
 std::uint64_t Gate::current_step_locked() const {
-  return captured_ ? std::max(step_, mirror_.get()->step) : step_;
+  return captured_ ? begun_steps_locked() : step_;
 }
 
-// The same while the device may be writing.
+// Callers have not always waited: the device may be writing the mirror.
 std::uint64_t Gate::begun_steps_locked() const {
   return std::max(step_, std::atomic_ref<std::uint64_t>(mirror_.get()->step).load(std::memory_order_acquire));
 }

@@ -78,7 +78,8 @@ constexpr Refusal kRefusals[] = {
 INSTANTIATE_TEST_SUITE_P(Table, ConfigRefuses, testing::ValuesIn(kRefusals));
 
 TEST(UcxEnvironment, IsWrittenWhereUnsetAndKeptWhereSet) {
-  for (const char* name : {"UCX_ERROR_SIGNALS", "UCX_DEBUG_SIGNO", "UCX_HANDLE_ERRORS", "UCX_MEM_EVENTS"}) unsetenv(name);
+  for (const char* name : {"UCX_ERROR_SIGNALS", "UCX_DEBUG_SIGNO", "UCX_HANDLE_ERRORS", "UCX_MEM_EVENTS"})
+    unsetenv(name);
   setenv("UCX_WARN_UNUSED_ENV_VARS", "y", 1);
   make_ucx_environment_safe();
   EXPECT_STREQ(getenv("UCX_ERROR_SIGNALS"), "");

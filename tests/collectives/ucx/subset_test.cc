@@ -75,11 +75,17 @@ TEST(Subset, DisjointOnesComeAboutAtTheSameTime) {
   });
 }
 
-// The rank that keeps the control channel of all goes first.
+// The rank that keeps the control channel of all goes first. It waits until all have the world: an abort may
+// also end the creation of a rank that is still in it.
 TEST(Subset, TheRestGoesOnAfterAnAbort) {
   for (const int victim : {0, 2}) {
+    std::atomic<int> arrived{0};
     run_ranks(4, {}, [&](Rank& rank) {
-      if (rank.rank == victim) return transport().world_abort(rank.world);
+      ++arrived;
+      if (rank.rank == victim) {
+        while (arrived < 4) std::this_thread::yield();
+        return transport().world_abort(rank.world);
+      }
       EXPECT_NE(rank.barrier().status, SGT_OK);
       Ranks rest;
       for (int r = 0; r < 4; ++r) {
