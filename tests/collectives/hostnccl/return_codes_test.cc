@@ -84,8 +84,8 @@ class One {
   ncclComm_t comm_ = nullptr;
 };
 
-// What a case leaves behind in *comm is ended.
-ncclResult_t ended(ncclResult_t result, ncclComm_t comm) {
+// What a case leaves behind in comm is ended. By reference: the call that writes it is the other argument.
+ncclResult_t ended(ncclResult_t result, const ncclComm_t& comm) {
   if (comm == nullptr) return result;
   EXPECT_EQ(ncclCommDestroy(comm), ncclSuccess) << failure();
   return result;
