@@ -155,7 +155,7 @@ std::string missing(const std::vector<Scraped>& all, int rank) {
 std::string missing_of_any(const Prometheus& prometheus) {
   const auto all = prometheus.query(kEverything);
   for (int rank = 0; rank < kRanks; ++rank) {
-    const std::string what = missing(all, rank);
+    std::string what = missing(all, rank);
     if (!what.empty()) return what;
   }
   return "";
