@@ -40,7 +40,13 @@ Code unsupported_type(const char* operation, ElementType type) noexcept {
 }  // namespace
 
 Code check_scan(const Scan& job) noexcept {
-  if (!is_host_type(job.stored)) return unsupported_type("scan", job.stored);
+  if (static_cast<std::uint32_t>(job.stored) >= kElementTypeCount) {
+    return fail(Code::kUnsupported, "scan: element type %u is none; allowed: 0 to %u",
+                static_cast<unsigned>(job.stored), kElementTypeCount - 1);
+  }
+  if (job.unscale_by != nullptr && !is_multiplied(job.stored)) {
+    return unsupported_type("scan in place", job.stored);
+  }
   if (static_cast<std::uint32_t>(job.compute) >= kElementTypeCount) {
     return fail(Code::kInvalid, "scan: compute type %u is none; allowed: 0 to %u",
                 static_cast<unsigned>(job.compute), kElementTypeCount - 1);
@@ -62,7 +68,7 @@ Code check_scan(const Scan& job) noexcept {
 }
 
 Code check_apply(const Apply& job) noexcept {
-  if (!is_host_type(job.stored)) return unsupported_type("apply", job.stored);
+  if (!is_multiplied(job.stored)) return unsupported_type("apply", job.stored);
   if (job.outputs == nullptr) return fail(Code::kInvalid, "apply: outputs is null");
   if (job.data == nullptr && job.count != 0) {
     return fail(Code::kInvalid, "apply: %llu elements and a null pointer",
@@ -79,7 +85,7 @@ Code check_apply(const Apply& job) noexcept {
 }
 
 Code check_update(const ObserveUpdate& job) noexcept {
-  if (!is_host_type(job.stored)) return unsupported_type("observe_update", job.stored);
+  if (!is_multiplied(job.stored)) return unsupported_type("observe_update", job.stored);
   if (job.total == nullptr) return fail(Code::kInvalid, "observe_update: total is null");
   if (job.count == 0 || (job.before != nullptr && job.after != nullptr && job.update != nullptr)) {
     return Code::kOk;

@@ -1,4 +1,4 @@
-// The bits of the four gradient types that a host computes with: masks, and exact widening.
+// The bits of the element types that a host computes with: masks, and exact widening.
 //
 //   Format<ElementType::kFp16>::to_float(0x3c00) == 1.0f
 //
@@ -95,6 +95,25 @@ struct Format<ElementType::kFp64> {
   static constexpr Bits kInfinity = 0x7ff0000000000000u;
   static constexpr Arithmetic widen(Bits b) { return std::bit_cast<double>(b); }
   static constexpr Bits narrow(Arithmetic x) { return std::bit_cast<Bits>(x); }
+};
+
+// fp8 is only read. e4m3 has no inf: its NaN is where another type's inf is.
+template <>
+struct Format<ElementType::kFp8E4M3> {
+  using Bits = std::uint8_t;
+  using Arithmetic = float;
+  static constexpr Bits kInfinity = 0x7fu;
+  static constexpr Arithmetic widen(Bits b) {
+    return half_to_float(static_cast<std::uint16_t>((b & 0x80u) << 8 | (b & 0x7fu) << 7)) * 256;
+  }
+};
+
+template <>
+struct Format<ElementType::kFp8E5M2> {
+  using Bits = std::uint8_t;
+  using Arithmetic = float;
+  static constexpr Bits kInfinity = 0x7cu;
+  static constexpr Arithmetic widen(Bits b) { return half_to_float(static_cast<std::uint16_t>(b << 8)); }
 };
 
 template <ElementType T>

@@ -32,7 +32,7 @@ class HostDevice final : public Device {
   Code copy_in(Stream s, void* device, const void* from, std::size_t bytes) noexcept override;
   Code copy_out(Stream s, void* to, const void* device, std::size_t bytes) noexcept override;
 
-  // fp8 and values outside ElementType: kUnsupported, nothing is written. At least one of the three
+  // Values outside ElementType, and fp8 in place: kUnsupported, nothing is written. At least one of the three
   // outputs must be there. An empty segment counts as a sum of zero in the order over segments.
   Code scan(Stream s, const Scan& job) noexcept override;
   // Out of place only from fp16 and bf16 to fp32; any other pair is kUnsupported. The two buffers

@@ -14,10 +14,10 @@
 
 namespace stepgate::device::host {
 
-// The types that the host computes with, in the order of ElementType's first values.
-inline constexpr std::uint32_t kHostTypes = 4;
-constexpr bool is_host_type(ElementType t) {
-  return static_cast<std::uint32_t>(t) < kHostTypes;
+// The types that the host multiplies, in the order of ElementType's first values; scans read all of them.
+inline constexpr std::uint32_t kMultipliedTypes = 4;
+constexpr bool is_multiplied(ElementType t) {
+  return static_cast<std::uint32_t>(t) < kMultipliedTypes;
 }
 
 // First look at a unit of at most 8,192 elements. squares is right when the maximum says that fp32
@@ -48,10 +48,10 @@ using MultiplyFn = void (*)(const unsigned char* from, unsigned char* to, std::u
 
 struct Kernels {
   const char* name = "";
-  LookFn look[kHostTypes] = {};
-  DetailFn detail[kHostTypes] = {};
-  MultiplyFn multiply[kHostTypes] = {};          // stored type to stored type
-  MultiplyFn multiply_to_fp32[kHostTypes] = {};  // fp16 and bf16 only, else nullptr
+  LookFn look[kElementTypeCount] = {};
+  DetailFn detail[kElementTypeCount] = {};
+  MultiplyFn multiply[kMultipliedTypes] = {};          // stored type to stored type
+  MultiplyFn multiply_to_fp32[kMultipliedTypes] = {};  // fp16 and bf16 only, else nullptr
 };
 
 // Plain scalar code: what every other table is tested against, and what runs without hardware FMA.

@@ -4,6 +4,7 @@
 
 #include "collectives/core/grad_stats.h"
 #include "collectives/device/host/float_bits.h"
+#include "collectives/device/host/fp8.h"
 #include "collectives/device/host/kernels.h"
 
 namespace stepgate::device::host {
@@ -88,8 +89,10 @@ void multiply_to_fp32(const unsigned char* from, unsigned char* to, std::uint64_
 using enum ElementType;
 constexpr Kernels kReference = {
     "reference",
-    {look<kFp32>, look<kFp16>, look<kBf16>, look<kFp64>},
-    {detail<kFp32>, detail<kFp16>, detail<kBf16>, detail<kFp64>},
+    {look<kFp32>, look<kFp16>, look<kBf16>, look<kFp64>, look_fp8<look<kFp16>, kE4M3Shift>,
+     look_fp8<look<kFp16>, kE5M2Shift>},
+    {detail<kFp32>, detail<kFp16>, detail<kBf16>, detail<kFp64>, detail_fp8<detail<kFp16>, kE4M3Shift>,
+     detail_fp8<detail<kFp16>, kE5M2Shift>},
     {multiply<kFp32>, multiply<kFp16>, multiply<kBf16>, multiply<kFp64>},
     {nullptr, multiply_to_fp32<kFp16>, multiply_to_fp32<kBf16>, nullptr},
 };

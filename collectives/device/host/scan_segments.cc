@@ -35,6 +35,8 @@ Plan make_plan(const Kernels& kernels, ElementType stored, ElementType compute) 
     case ElementType::kFp16: return plan_for<ElementType::kFp16>(kernels, compute);
     case ElementType::kBf16: return plan_for<ElementType::kBf16>(kernels, compute);
     case ElementType::kFp64: return plan_for<ElementType::kFp64>(kernels, compute);
+    case ElementType::kFp8E4M3: return plan_for<ElementType::kFp8E4M3>(kernels, compute);
+    case ElementType::kFp8E5M2: return plan_for<ElementType::kFp8E5M2>(kernels, compute);
     default: return plan_for<ElementType::kFp32>(kernels, compute);
   }
 }

@@ -4,6 +4,7 @@
 #define HWY_TARGET_INCLUDE "collectives/device/host/simd_detail.cc"
 #include <hwy/foreach_target.h>
 
+#include "collectives/device/host/fp8.h"
 #include "collectives/device/host/simd_common-inl.h"
 #include "collectives/device/host/simd_tables.h"
 
@@ -121,6 +122,8 @@ void set_detail(Kernels& k) noexcept {
   k.detail[1] = detail<Fp16Wide>;
   k.detail[2] = detail<Bf16Wide>;
   k.detail[3] = detail<Fp64Wide>;
+  k.detail[4] = detail_fp8<detail<Fp16Wide>, kE4M3Shift>;
+  k.detail[5] = detail_fp8<detail<Fp16Wide>, kE5M2Shift>;
 }
 
 }  // namespace HWY_NAMESPACE

@@ -5,6 +5,7 @@
 
 #include <hwy/foreach_target.h>
 
+#include "collectives/device/host/fp8.h"
 #include "collectives/device/host/simd_common-inl.h"
 #include "collectives/device/host/simd_tables.h"
 
@@ -249,6 +250,8 @@ void set_look(Kernels& k) noexcept {
   k.look[0] = look<Fp32Piece>;
   k.look[1] = look<Fp16Piece>;
   k.look[2] = look<Bf16Piece>;
+  k.look[4] = look_fp8<look<Fp16Piece>, kE4M3Shift>;
+  k.look[5] = look_fp8<look<Fp16Piece>, kE5M2Shift>;
   k.look[3] = look<Fp64Piece>;
 }
 

@@ -1,76 +1,16 @@
-// fp8 statistics, which the host does not have, against a scalar reference written from the formats'
-// definitions.
+// fp8 statistics of the device kernels against the reference written from the formats' definitions, and
+// against the host's.
 #include <gtest/gtest.h>
 
-#include <cmath>
-#include <limits>
 #include <random>
 
+#include "collectives/device/host/host_device.h"
+#include "tests/collectives/device/fp8_oracle.h"
 #include "tests/collectives/device/scan_oracle.h"
 #include "tests/collectives/device_cuda/kernel_runs.h"
 
 namespace stepgate::test {
 namespace {
-
-double decode_fp8(ElementType t, unsigned bits) {
-  const int mantissa_bits = t == ElementType::kFp8E4M3 ? 3 : 2;
-  const int bias = t == ElementType::kFp8E4M3 ? 7 : 15;
-  const unsigned magnitude = bits & 0x7f;
-  if (t == ElementType::kFp8E4M3 && magnitude == 0x7f) return std::numeric_limits<double>::quiet_NaN();
-  if (t == ElementType::kFp8E5M2 && magnitude > 0x7c) return std::numeric_limits<double>::quiet_NaN();
-  if (t == ElementType::kFp8E5M2 && magnitude == 0x7c) return std::numeric_limits<double>::infinity();
-  const int exponent = static_cast<int>(magnitude >> mantissa_bits);
-  const unsigned mantissa = magnitude & ((1u << mantissa_bits) - 1);
-  if (exponent == 0) return std::ldexp(mantissa, 1 - bias - mantissa_bits);
-  return std::ldexp(mantissa + (1u << mantissa_bits), exponent - bias - mantissa_bits);
-}
-
-double fold(std::vector<double> v) {
-  while (v.size() > 1) {
-    std::vector<double> next;
-    for (std::size_t i = 0; i < v.size(); i += 2) next.push_back(i + 1 < v.size() ? v[i] + v[i + 1] : v[i]);
-    v = next;
-  }
-  return v.empty() ? 0 : v[0];
-}
-
-// A finite fp8 magnitude never leaves what fp32 squares hold: fp64 columns come with inf or NaN alone.
-double unit_squares(const std::vector<double>& x) {
-  bool finite = true;
-  for (const double v : x) finite = finite && std::isfinite(v);
-  std::vector<double> wide(kUnitColumns);
-  std::vector<float> narrow(kUnitColumns);
-  for (std::size_t i = 0; i < x.size(); ++i) {
-    if (!std::isfinite(x[i])) continue;
-    const auto f = static_cast<float>(x[i]);
-    narrow[i % kUnitColumns] = std::fma(f, f, narrow[i % kUnitColumns]);
-    wide[i % kUnitColumns] = std::fma(x[i], x[i], wide[i % kUnitColumns]);
-  }
-  return fold(finite ? std::vector<double>(narrow.begin(), narrow.end()) : wide);
-}
-
-GradStats reference(ElementType stored, ElementType compute, const std::vector<unsigned char>& data) {
-  GradStats s;
-  s.elements = data.size();
-  std::vector<double> units;
-  for (std::size_t start = 0; start < data.size(); start += kUnitElements) {
-    std::vector<double> unit;
-    for (std::size_t i = start; i < std::min<std::size_t>(start + kUnitElements, data.size()); ++i) {
-      const double x = decode_fp8(stored, data[i]);
-      unit.push_back(x);
-      s.nan += std::isnan(x);
-      s.inf += std::isinf(x);
-      if (!std::isfinite(x)) continue;
-      s.zeros += x == 0;
-      s.subnormals += x != 0 && x < smallest_normal(compute);
-      s.overranges += x > largest_finite(compute);
-      s.abs_max = std::max(s.abs_max, x);
-    }
-    units.push_back(unit_squares(unit));
-  }
-  s.sum_squares = fold(units);
-  return s;
-}
 
 class ScanFp8 : public testing::TestWithParam<ElementType> {
  protected:
@@ -80,10 +20,21 @@ class ScanFp8 : public testing::TestWithParam<ElementType> {
       memory.insert(memory.end(), data.begin(), data.end());
       const ScanResult got =
           scan_on_standin(GetParam(), compute, {{memory.data() + skip, data.size()}}, shape);
-      const GradStats want = reference(GetParam(), compute, data);
+      const GradStats want = fp8_reference(GetParam(), compute, data);
       EXPECT_EQ(difference(got.total, want), "") << data.size() << " elements, " << skip << " bytes off";
+      EXPECT_EQ(difference(on_the_host(memory.data() + skip, data.size(), compute), got.total), "");
       EXPECT_EQ(got.first_bad, (want.inf | want.nan) != 0 ? 0 : -1);
     }
+  }
+  GradStats on_the_host(const unsigned char* data, std::size_t count, ElementType compute) {
+    device::HostDevice host;
+    GradStats total;
+    const device::Segment segment{data, count};
+    EXPECT_EQ(
+        host.scan(nullptr,
+                  {.segments = {&segment, 1}, .stored = GetParam(), .compute = compute, .total = &total}),
+        device::Code::kOk);
+    return total;
   }
   std::vector<unsigned char> random_bytes(std::size_t n, unsigned below) {
     std::vector<unsigned char> data(n);
@@ -103,7 +54,7 @@ TEST_P(ScanFp8, EveryValueAgainstEveryComputeType) {
     expect_equal(all, compute, {1, 32, 0});
     const ScanResult got = scan_on_standin(GetParam(), compute, alone, {1, 32, 0});
     for (unsigned v = 0; v < 256; ++v) {
-      const GradStats want = reference(GetParam(), compute, {static_cast<unsigned char>(v)});
+      const GradStats want = fp8_reference(GetParam(), compute, {static_cast<unsigned char>(v)});
       EXPECT_EQ(difference(got.segments[v], want), "") << v << " for " << type_label(compute);
     }
   }
@@ -118,7 +69,7 @@ TEST_P(ScanFp8, Sizes) {
 
 TEST_P(ScanFp8, EveryAlignment) {
   const std::vector<unsigned char> data = random_bytes(2 * 8192 + 3, 0x7c);
-  const GradStats want = reference(GetParam(), ElementType::kFp16, data);
+  const GradStats want = fp8_reference(GetParam(), ElementType::kFp16, data);
   for (std::size_t skip = 0; skip < 8; ++skip) {
     std::vector<unsigned char> memory(skip, 0x7f);
     memory.insert(memory.end(), data.begin(), data.end());
