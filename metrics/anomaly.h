@@ -20,10 +20,12 @@ enum class AnomalyKind : std::size_t {
   kConsecutiveSkips = 4,
   kDivergence = 5,
   kSilentRank = 6,  // of the plane, on rank 0
+  kStagnation = 7,
 };
-inline constexpr std::size_t kAnomalyKinds = 7;
+inline constexpr std::size_t kAnomalyKinds = 8;
 inline constexpr std::array<const char*, kAnomalyKinds> kAnomalyKindNames = {
-    "overflow", "nan", "underflow", "scale_floor", "consecutive_skips", "divergence", "silent_rank"};
+    "overflow",          "nan",        "underflow",   "scale_floor",
+    "consecutive_skips", "divergence", "silent_rank", "stagnation"};
 
 inline constexpr std::uint32_t kNoRange = 0xffffffffu;
 
@@ -46,6 +48,8 @@ struct AnomalyThresholds {
   double underflow_abs_max = 0x1p-4;
   // scale_floor: no step of so many was applied (the other cause, the scale at its minimum, has none).
   std::uint32_t floor_window = 100;
+  // stagnation: the stored type absorbs this share of the updates of a name.
+  double stagnation_share = 0.5;
   // consecutive_skips: more than so many skips in a row.
   std::uint32_t skips_in_row = 10;
 };

@@ -50,7 +50,8 @@ constexpr std::array<FamilyInfo, kFamilies> kTable = {{
     {Id::kGradientNormHist, "stepgate_gradient_norm_hist", H, "", E,
      "Global gradient norms of the applied steps, unscaled and before clipping."},
     {Id::kObservedNorm, "stepgate_observed_gradient_norm", G, "source", O,
-     "Norm of this rank's observed gradients as stored, loss scale included; NaN once decisions are made."},
+     "Norm of this rank's observed gradients: as stored, loss scale included (inferred), or by the job's own "
+     "scale (unscaled); NaN once decisions are made."},
     {Id::kClipCoefficient, "stepgate_clip_coefficient", G, "", E,
      "Factor by which the last step was clipped; 1 when it was not."},
     {Id::kAbsMax, "stepgate_gradient_abs_max", G, "bucket", O,
@@ -108,6 +109,20 @@ constexpr std::array<FamilyInfo, kFamilies> kTable = {{
      "Decisions to skip on the rank."},
     {Id::kRankNonfinite, "stepgate_job_rank_nonfinite_elements_total", C, "rank,kind", O,
      "Infinite and NaN gradient elements of the rank before the reduction."},
+    {Id::kObservationAbsMax, "stepgate_observation_abs_max", G, "name,phase", O,
+     "Largest finite magnitude of what the job showed under this name."},
+    {Id::kObservationRms, "stepgate_observation_rms", G, "name,phase", O,
+     "Root of the mean square of its finite elements; NaN where there is none."},
+    {Id::kObservationZeroRatio, "stepgate_observation_zero_ratio", G, "name,phase", O,
+     "Share of its elements that are zero."},
+    {Id::kObservationSubnormalRatio, "stepgate_observation_subnormal_ratio", G, "name,phase", O,
+     "Share of its elements below the smallest normal of the compute type."},
+    {Id::kObservationNonfinite, "stepgate_observation_nonfinite_elements_total", C, "kind,name,phase", O,
+     "Infinite and NaN elements of what the job showed."},
+    {Id::kUpdateAbsorbedRatio, "stepgate_update_absorbed_ratio", G, "name", O,
+     "Share of the elements with an update that is not zero whose stored value it did not change."},
+    {Id::kExternalScale, "stepgate_external_loss_scale", G, "", O,
+     "Loss scale of the job's own scaler in the newest step that was seen."},
 }};
 
 constexpr bool in_order() {

@@ -68,8 +68,15 @@ enum class FamilyId : std::size_t {
   kRankEnforcing,
   kRankSkipped,
   kRankNonfinite,
+  kObservationAbsMax,
+  kObservationRms,
+  kObservationZeroRatio,
+  kObservationSubnormalRatio,
+  kObservationNonfinite,
+  kUpdateAbsorbedRatio,
+  kExternalScale,
 };
-inline constexpr std::size_t kFamilies = 50;
+inline constexpr std::size_t kFamilies = 57;
 
 struct FamilyInfo {
   FamilyId id;

@@ -60,7 +60,8 @@ EnforceSeries::EnforceSeries(Series& s)
 }
 
 GateSeries::GateSeries(Registry& registry, const Labels& base, std::size_t bucket_cap)
-    : series_(registry, base),
+    : bucket_cap_(bucket_cap),
+      series_(registry, base),
       buckets_(series_, bucket_cap),
       enforcing(series_.gauge(FamilyId::kEnforcing)),
       refused(named(series_, FamilyId::kEnforceRefused, "reason", kRefuseReasonNames)),
@@ -112,6 +113,18 @@ GaugeRef& GateSeries::observed_norm() {
     observed_norm_ = &series_.gauge(FamilyId::kObservedNorm, {{"source", "inferred"}});
   }
   return *observed_norm_;
+}
+
+GaugeRef& GateSeries::unscaled_norm() {
+  if (unscaled_norm_ == nullptr) {
+    unscaled_norm_ = &series_.gauge(FamilyId::kObservedNorm, {{"source", "unscaled"}});
+  }
+  return *unscaled_norm_;
+}
+
+GaugeRef& GateSeries::external_scale() {
+  if (external_scale_ == nullptr) external_scale_ = &series_.gauge(FamilyId::kExternalScale);
+  return *external_scale_;
 }
 
 }  // namespace stepgate::metrics

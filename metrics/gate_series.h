@@ -49,6 +49,7 @@ struct EnforceSeries {
 class GateSeries {
  public:
   GateSeries(Registry& registry, const Labels& base, std::size_t bucket_cap);
+  std::size_t bucket_cap() const { return bucket_cap_; }
 
   // Shows who publishes; again when a fact became known later.
   void set_identity(const Identity& identity);
@@ -58,16 +59,23 @@ class GateSeries {
   // Observe's norm; absent until there is one.
   GaugeRef& observed_norm();
   bool has_observed_norm() const { return observed_norm_ != nullptr; }
+  // The same in the gradient's own size, and the scale by which it is known; absent until the job tells one.
+  GaugeRef& unscaled_norm();
+  GaugeRef& external_scale();
+  bool has_external_scale() const { return external_scale_ != nullptr; }
   Series& series() { return series_; }
   BucketTable& buckets() { return buckets_; }
 
  private:
   GaugeRef& restarts(const char* by);
 
+  const std::size_t bucket_cap_;
   Series series_;
   BucketTable buckets_;
   std::unique_ptr<EnforceSeries> enforce_;
   GaugeRef* observed_norm_ = nullptr;
+  GaugeRef* unscaled_norm_ = nullptr;
+  GaugeRef* external_scale_ = nullptr;
   GaugeRef* build_info_ = nullptr;
   GaugeRef* job_info_ = nullptr;
 

@@ -99,6 +99,29 @@ struct Counters {
   std::uint64_t external_scale_changes = 0;
 };
 
+// What a job shows beside its gradients: the phases of stepgate_observe (in its order), and updates.
+enum class ObservedPhase : std::uint32_t {
+  kForward = 0,
+  kGradInput = 1,
+  kLoss = 2,
+  kWeight = 3,
+  kUpdate = 4
+};
+inline constexpr std::size_t kObservedPhases = 5;
+inline constexpr std::array<const char*, kObservedPhases> kObservedPhaseNames = {"forward", "grad_input",
+                                                                                 "loss", "weight", "update"};
+
+// One name in one phase: the newest look at it, and counts over all looks that were read.
+struct Observation {
+  std::string name;
+  ObservedPhase phase = ObservedPhase::kForward;
+  std::uint64_t sequence = 0;      // of the newest look; counts from 1
+  GradStats stats;                 // kUpdate: the elements alone
+  std::uint64_t updates = 0;       // kUpdate: elements whose update was not zero
+  std::uint64_t absorbed = 0;      // of these: the stored value did not change
+  std::uint64_t inf = 0, nan = 0;  // elements so far
+};
+
 class RecordSource {
  public:
   virtual ~RecordSource() = default;
@@ -115,6 +138,8 @@ class RecordSource {
   // The newest record of every range and phase; appended to out.
   virtual void read_ranges(std::vector<RangeRecord>* out) = 0;
   virtual Counters counters() const = 0;
+  // Every name and phase that has been looked at, always in the same order; appended to out.
+  virtual void read_observations(std::vector<Observation>*) {}
 };
 
 }  // namespace stepgate::metrics

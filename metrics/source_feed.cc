@@ -51,6 +51,7 @@ SourceFeed::SourceFeed(RecordSource& source, GateSeries& series, const AnomalyTh
       thresholds_(thresholds),
       params_(source.scaler_params()),
       detectors_(thresholds, params_),
+      observations_(series, thresholds),
       shown_(source.identity()),
       steps_(kReadAtOnce) {
   series_.set_identity(shown_);
@@ -73,6 +74,7 @@ void SourceFeed::run(std::vector<Anomaly>* found, bool last) {
   poll_counters();
   poll_steps(anomalies);  // before the ranges: a range's step must be known to be claimed
   poll_ranges(anomalies, last);
+  observations_.poll(source_, anomalies);
   for (const Anomaly& a : anomalies) series_.anomalies[static_cast<std::size_t>(a.kind)]->add(1);
   if (found != nullptr) found->insert(found->end(), anomalies.begin(), anomalies.end());
 }
@@ -210,17 +212,26 @@ void SourceFeed::take_fresh_ranges(const std::vector<RangeRecord>& fresh) {
 void SourceFeed::publish_observed_norm(const std::vector<RangeRecord>& ranges) {
   if (series_.has_enforce()) {
     if (series_.has_observed_norm()) series_.observed_norm().set(kNoNumber);
+    if (series_.has_external_scale()) series_.unscaled_norm().set(kNoNumber);
     return;
   }
   std::uint64_t newest = 0;
   double squares = 0;
+  double scale = 0;
   for (const RangeRecord& r : ranges) {
     if (!reduced(r) || r.step < newest || r.step == 0) continue;
     if (r.step > newest) squares = 0;
     newest = r.step;
+    scale = r.scale;
     squares += r.stats.inf + r.stats.nan != 0 ? kNoNumber : r.stats.sum_squares;
   }
-  if (newest != 0) series_.observed_norm().set(std::sqrt(squares));
+  if (newest == 0) return;
+  series_.observed_norm().set(std::sqrt(squares));
+  if (scale == 0 && !series_.has_external_scale()) return;
+  // A scale that is no longer told, or that is none, unscales nothing.
+  const bool known = scale > 0 && std::isfinite(scale);
+  series_.external_scale().set(scale != 0 ? scale : kNoNumber);
+  series_.unscaled_norm().set(known ? std::sqrt(squares) / scale : kNoNumber);
 }
 
 }  // namespace stepgate::metrics

@@ -15,6 +15,7 @@
 #include "metrics/detectors.h"
 #include "metrics/gate_series.h"
 #include "metrics/nonfinite_ledger.h"
+#include "metrics/observation_feed.h"
 #include "metrics/record_source.h"
 
 namespace stepgate::metrics {
@@ -53,6 +54,7 @@ class SourceFeed {
   const ScalerParams params_;
   Detectors detectors_;
   NonfiniteLedger ledger_;
+  ObservationFeed observations_;
   Counters before_;
   Identity shown_;
   std::uint64_t sequence_ = 0;   // last record read

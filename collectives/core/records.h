@@ -49,7 +49,7 @@ struct RangeRecord {
   std::uint32_t phase = 0;  // ScanPhase
   GradStats stats;
   std::int32_t first_bad_segment = -1;  // first segment with an inf or NaN, -1 none
-  std::uint32_t reserved = 0;
+  float scale = 0;                      // the loss scale of a foreign scaler in that step; 0 none is known
 };
 static_assert(sizeof(RangeRecord) == 88, "RangeRecord is mapped memory shared with device code");
 

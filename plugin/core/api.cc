@@ -98,10 +98,6 @@ stepgate_status give_array(const char* function, T* list, std::size_t* count, Re
   return status;
 }
 
-stepgate_status unsupported(const char* function) noexcept {
-  return fail(STEPGATE_UNSUPPORTED, std::string(function) + ": not in this release");
-}
-
 stepgate_status metrics_url(char* buffer, std::size_t capacity) {
   try {
     if (buffer == nullptr) return null_argument("stepgate_metrics_url", "buffer");
@@ -182,6 +178,13 @@ stepgate_status range_absent(stepgate_gate* gate, std::uint32_t id, int absent) 
   return with_gate("stepgate_range_absent", gate, [&](Gate& g) { return g.range_absent(id, absent != 0); });
 }
 
+// What an activation came to: ranks that are refused observe.
+stepgate_status agreed(stepgate_status status) noexcept {
+  if (status == STEPGATE_OK) process->agreement_began();
+  if (status == STEPGATE_REFUSED) process->agreement_ended();
+  return status;
+}
+
 stepgate_status enforce_summarize(stepgate_gate* gate, void* stream, double* fields) {
   return with_gate("stepgate_enforce_summarize", gate, [&](Gate& g) {
     if (fields == nullptr) return null_argument("stepgate_enforce_summarize", "fields");
@@ -192,16 +195,20 @@ stepgate_status enforce_summarize(stepgate_gate* gate, void* stream, double* fie
 stepgate_status enforce_decide(stepgate_gate* gate, void* stream, const double* fields) {
   return with_gate("stepgate_enforce_decide", gate, [&](Gate& g) {
     if (fields == nullptr) return null_argument("stepgate_enforce_decide", "fields");
-    return g.enforce_decide(stream, fields);
+    return agreed(g.enforce_decide(stream, fields));
   });
 }
 
 stepgate_status enforce_begin(stepgate_gate* gate, void* stream) {
-  return with_gate("stepgate_enforce_begin", gate, [&](Gate& g) { return g.enforce_begin(stream); });
+  return with_gate("stepgate_enforce_begin", gate, [&](Gate& g) { return agreed(g.enforce_begin(stream)); });
 }
 
 stepgate_status enforce_end(stepgate_gate* gate, void* stream) {
-  return with_gate("stepgate_enforce_end", gate, [&](Gate& g) { return g.enforce_end(stream); });
+  return with_gate("stepgate_enforce_end", gate, [&](Gate& g) {
+    const stepgate_status status = g.enforce_end(stream);
+    if (!g.enforcing()) process->agreement_ended();
+    return status;
+  });
 }
 
 stepgate_status step_begin(stepgate_gate* gate, void* stream) {
@@ -271,17 +278,22 @@ stepgate_status set_scale(stepgate_gate* gate, double scale_value) {
   return with_gate("stepgate_set_scale", gate, [&](Gate& g) { return g.set_scale(scale_value); });
 }
 
-stepgate_status external_scale(stepgate_gate*, const float*) {
-  return unsupported("stepgate_external_scale");
+stepgate_status external_scale(stepgate_gate* gate, const float* scale_pointer) {
+  return with_gate("stepgate_external_scale", gate,
+                   [&](Gate& g) { return process->external_scale(g, scale_pointer); });
 }
 
-stepgate_status observe(stepgate_gate*, const char*, const void*, std::uint64_t, stepgate_type, int, void*) {
-  return unsupported("stepgate_observe");
+stepgate_status observe(stepgate_gate* gate, const char* name, const void* data, std::uint64_t count,
+                        stepgate_type type, int phase, void* stream) {
+  return with_gate("stepgate_observe", gate,
+                   [&](Gate& g) { return g.observations().observe(name, data, count, type, phase, stream); });
 }
 
-stepgate_status observe_update(stepgate_gate*, const char*, const void*, const void*, const void*,
-                               std::uint64_t, stepgate_type, void*) {
-  return unsupported("stepgate_observe_update");
+stepgate_status observe_update(stepgate_gate* gate, const char* name, const void* before, const void* after,
+                               const void* update, std::uint64_t count, stepgate_type type, void* stream) {
+  return with_gate("stepgate_observe_update", gate, [&](Gate& g) {
+    return g.observations().observe_update(name, before, after, update, count, type, stream);
+  });
 }
 
 stepgate_status offenders(stepgate_gate* gate, stepgate_offender* list, std::size_t* count) {

@@ -38,6 +38,10 @@ constexpr ConfigEntry kTable[] = {
      "but unclipped and unchecked."},
     {"STEPGATE_ATTRIBUTION", "choice", "auto", "auto, on, off",
      "Scan what this rank puts into a reduction, to name the rank and parameter; auto: on in enforce."},
+    {"STEPGATE_OBSERVE_MIN_COUNT", "integer", "1024", ">= 1",
+     "Observe: a reduction of fewer elements is taken for no gradient."},
+    {"STEPGATE_OBSERVE_RANKS", "integer", "0", ">= 0; 0 means any",
+     "Observe: only reductions over communicators of so many ranks are taken for gradients."},
     {"STEPGATE_DEVICE", "choice", "auto", "auto, host, cuda",
      "Where gates work; auto: the CUDA device whose context is current where a gate is created, else host "
      "memory."},
@@ -67,6 +71,8 @@ constexpr ConfigEntry kTable[] = {
      "Anomaly scale_floor: none of this many steps was applied (or the scale is at its minimum)."},
     {"STEPGATE_ANOMALY_UNDERFLOW_JUMP", "number", "0.25", "> 0 and <= 1",
      "Anomaly underflow: the share of zeros and subnormals rises this far above its own average."},
+    {"STEPGATE_ANOMALY_STAGNATION_SHARE", "number", "0.5", "> 0 and <= 1",
+     "Anomaly stagnation: this share of the updates that stepgate_observe_update is shown is absorbed."},
     {"STEPGATE_ANOMALY_SILENT_SECONDS", "number", "60", "> 0, seconds",
      "Anomaly silent_rank, on rank 0 of a plane: a rank is not heard from, or not at the exchange that "
      "others "

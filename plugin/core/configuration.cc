@@ -240,6 +240,8 @@ void read_step(Reader& r, Configuration* c) {
   r.choice("STEPGATE_DIVERGENCE", kDivergences, &c->divergence);
   r.choice("STEPGATE_RELEASED", kReleased, &c->released);
   r.choice("STEPGATE_ATTRIBUTION", kAttributions, &c->attribution);
+  r.integer("STEPGATE_OBSERVE_MIN_COUNT", 1, kMaxInteger, &c->observe_min_count);
+  r.integer("STEPGATE_OBSERVE_RANKS", 0, kMaxInteger, &c->observe_ranks);
   r.choice("STEPGATE_DEVICE", kDevices, &c->device);
   r.number("STEPGATE_ACTIVATION_TIMEOUT", 0, 1e9, true, &c->activation_timeout_seconds);
 }
@@ -257,6 +259,7 @@ void read_metrics(Reader& r, Configuration* c) {
   r.integer("STEPGATE_ANOMALY_SKIPS_IN_ROW", 1, kMaxInteger, &c->anomaly_skips_in_row);
   r.integer("STEPGATE_ANOMALY_FLOOR_WINDOW", 1, kMaxInteger, &c->anomaly_floor_window);
   r.number("STEPGATE_ANOMALY_UNDERFLOW_JUMP", 0, 1, true, &c->anomaly_underflow_jump);
+  r.number("STEPGATE_ANOMALY_STAGNATION_SHARE", 0, 1, true, &c->anomaly_stagnation_share);
   r.label("STEPGATE_JOB_NAME", &c->job_name);
   r.choice("STEPGATE_LOG", kLevels, &c->log);
 }

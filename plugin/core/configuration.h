@@ -46,6 +46,8 @@ struct Configuration : JobIdentity {
   DivergencePolicy divergence = DivergencePolicy::kVeto;
   ReleasedPolicy released = ReleasedPolicy::kSkip;
   Attribution attribution = Attribution::kAuto;
+  std::uint64_t observe_min_count = 1024;
+  std::uint64_t observe_ranks = 0;  // 0: any
   DeviceChoice device = DeviceChoice::kAuto;
   double activation_timeout_seconds = 600;
   bool metrics = true;
@@ -60,6 +62,7 @@ struct Configuration : JobIdentity {
   std::uint64_t anomaly_skips_in_row = 10;
   std::uint64_t anomaly_floor_window = 100;
   double anomaly_underflow_jump = 0.25;
+  double anomaly_stagnation_share = 0.5;
   std::string job_name;
   bool plane = false;
   std::string rendezvous_host;  // "" none was given or known

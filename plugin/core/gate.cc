@@ -11,7 +11,9 @@ Gate::Gate(GateOptions options, device::Device& device, const ShimServices& serv
     : options_(std::move(options)),
       device_(device),
       services_(services),
-      log_(options_.configuration.log, options_.rank) {
+      log_(options_.configuration.log, options_.rank),
+      observations_(device, counters_,
+                    options_.params.rule == ScalerRule::kNone ? -1 : static_cast<int>(ElementType::kFp16)) {
   published_params_ = options_.params;
   hits_.reserve(64);
   pending_.reserve(64);

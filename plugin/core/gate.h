@@ -35,6 +35,7 @@
 #include "plugin/core/groups.h"
 #include "plugin/core/log.h"
 #include "plugin/core/nccl_calls.h"
+#include "plugin/core/observe/observations.h"
 #include "plugin/core/plane/sampler.h"
 #include "plugin/core/range_table.h"
 #include "plugin/core/state_blob.h"
@@ -87,6 +88,8 @@ class Gate final : public metrics::RecordSource, public plane::RankSource {
   // Whether a result range of this gate shares memory with it.
   bool declares(const RangeSpec& spec) noexcept;
   bool unscales_in_hook() const { return options_.policy.unscale == UnscaleMode::kInHook; }
+  // The name of a result range that lies in exactly this memory, or "".
+  std::string declared_name(const void* data, std::uint64_t bytes);
   // Whether a graph may hold addresses of this gate: then its memory must outlive it.
   bool captured() const;
 
@@ -126,6 +129,9 @@ class Gate final : public metrics::RecordSource, public plane::RankSource {
   // Also for another world: the groups are forgotten.
   stepgate_status reset_world(std::uint64_t generation, int world, int rank);
 
+  // What the job shows beside its gradients; a lock of its own.
+  Observations& observations() { return observations_; }
+
   // ---- RecordSource (gate_records.cc), publisher thread
   metrics::Identity identity() const override;
   ScalerParams scaler_params() const override;
@@ -136,6 +142,7 @@ class Gate final : public metrics::RecordSource, public plane::RankSource {
   std::string range_name(std::uint32_t range) const override;
   void read_ranges(std::vector<RangeRecord>* out) override;
   metrics::Counters counters() const override;
+  void read_observations(std::vector<metrics::Observation>* out) override { observations_.read(out); }
 
   // ---- RankSource, the plane's thread
   const std::string& name() const override { return options_.name; }
@@ -298,6 +305,7 @@ class Gate final : public metrics::RecordSource, public plane::RankSource {
   const ShimServices& services_;
   Log log_;
   GateCounters counters_;
+  Observations observations_;
 
   std::array<double, kExchangeFields> failure_fields_{};  // what a rank sends that failed before the exchange
 

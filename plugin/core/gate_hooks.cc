@@ -9,6 +9,7 @@
 #include <cstddef>
 
 #include "plugin/core/gate.h"
+#include "plugin/core/nccl_types.h"
 
 namespace stepgate::gate {
 namespace {
@@ -17,34 +18,6 @@ using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point t) {
   return std::chrono::duration<double>(Clock::now() - t).count();
-}
-
-std::size_t bytes_of(ncclDataType_t t) {
-  switch (t) {
-    case ncclInt8:
-    case ncclUint8:
-    case ncclFloat8e4m3:
-    case ncclFloat8e5m2: return 1;
-    case ncclFloat16:
-    case ncclBfloat16: return 2;
-    case ncclInt32:
-    case ncclUint32:
-    case ncclFloat32: return 4;
-    case ncclInt64:
-    case ncclUint64:
-    case ncclFloat64: return 8;
-    default: return 0;
-  }
-}
-
-bool element_type_of(ncclDataType_t t, ElementType* out) {
-  switch (t) {
-    case ncclFloat32: *out = ElementType::kFp32; return true;
-    case ncclFloat16: *out = ElementType::kFp16; return true;
-    case ncclBfloat16: *out = ElementType::kBf16; return true;
-    case ncclFloat64: *out = ElementType::kFp64; return true;
-    default: return false;
-  }
 }
 
 metrics::ReductionOp op_of(OpKind k) {

@@ -6,7 +6,7 @@
 
 #include "plugin/core/gate.h"
 #include "plugin/core/last_error.h"
-#include "plugin/core/pointer_kind.h"
+#include "plugin/core/memory_reach.h"
 
 namespace stepgate::gate {
 
@@ -101,6 +101,14 @@ bool Gate::declares(const RangeSpec& spec) noexcept {
   return !hits_.empty();
 }
 
+std::string Gate::declared_name(const void* data, std::uint64_t bytes) {
+  if (!within_span(data, bytes)) return "";
+  const std::lock_guard lock(mutex_);
+  std::vector<RangeTable::Hit> hits;
+  ranges_.touching(data, bytes, true, &hits);
+  return hits.size() == 1 && hits[0].inside ? ranges_.slot(hits[0].id).spec.name : "";
+}
+
 void Gate::widen_span_locked(const RangeSpec& spec) noexcept {
   for (const device::Segment& s : spec.segments) {
     const auto begin = reinterpret_cast<std::uintptr_t>(s.data);
@@ -121,6 +129,7 @@ void Gate::reserve_scratch_locked() {
 }
 
 bool Gate::captured() const {
+  if (observations_.captured()) return true;
   const std::lock_guard lock(mutex_);
   return captured_;
 }
@@ -128,7 +137,7 @@ bool Gate::captured() const {
 // Whether scans may read there. The host device does not know of device memory: reading that would end
 // the job, so the driver is asked.
 bool Gate::readable(const void* p) noexcept {
-  return device_.immediate() ? !is_device_only(p) : device_.reaches(p);
+  return reads(device_, p);
 }
 
 // The same for a send buffer, once per address: a job reduces from the same few for its whole life, and

@@ -24,6 +24,7 @@ Process::Process(const Environment& environment, const std::vector<std::string_v
   for (const std::string& note : notes) log().warn(note);
   for (const std::string& doubt : configuration_.doubts) log().warn(doubt);
   no_plane_ = plane::unsafe_ucx_environment(environment);
+  observing_ = good && configuration_.mode == Mode::kObserve && configuration_.metrics;
   if (good) return;
   // Fail open: the job runs as if the plugin were off, and the reason is on its standard error.
   configuration_.mode = Mode::kOff;
@@ -103,6 +104,7 @@ void Process::start_publisher_locked() {
   o.thresholds.skips_in_row = static_cast<std::uint32_t>(configuration_.anomaly_skips_in_row);
   o.thresholds.floor_window = static_cast<std::uint32_t>(configuration_.anomaly_floor_window);
   o.thresholds.underflow_jump = configuration_.anomaly_underflow_jump;
+  o.thresholds.stagnation_share = configuration_.anomaly_stagnation_share;
   o.log = [log = log()](std::string_view line) { log.warn(std::string(line)); };
   publisher_ = std::make_unique<metrics::Publisher>(std::move(o));
 }
@@ -119,6 +121,7 @@ stepgate_status Process::destroy_gate(Gate* gate) {
     gates_.erase(it);
     // Under the lock: at exit shut_down may be taking the publisher away. The publisher never calls
     // back into this object, so waiting for its poll here cannot lock up.
+    forget_scale_locked(mine.get());
     if (publisher_ != nullptr) publisher_->remove_source(mine.get());
     if (plane_ != nullptr) plane_->sampler().remove(mine.get());
     if (mine->captured()) kept_.push_back(std::move(mine));
@@ -146,7 +149,7 @@ std::string Process::shared_unscale(const Gate& gate, const RangeSpec& spec) con
 }
 
 void Process::comm_created() noexcept {
-  // Only where gates are to come: a job that merely preloads the plugin keeps its device memory.
+  if (observing()) observe_here();
   if (configuration_.mode != Mode::kEnforce) return;
   try {
     std::string why;
@@ -163,21 +166,29 @@ Log Process::log() const {
 void Process::comm_retired(ncclComm_t comm) noexcept {
   const std::shared_lock lock(gates_mutex_);
   for (const auto& g : gates_) g->comm_retired(comm);
+  for (const auto& o : observers_) o->comm_retired(comm);
 }
 
 void Process::before(const Reduction& op) noexcept {
-  const std::shared_lock lock(gates_mutex_);
-  for (const auto& g : gates_) g->before(op);
+  {
+    const std::shared_lock lock(gates_mutex_);
+    for (const auto& g : gates_) g->before(op);
+  }
+  if (observing()) before_observed(op);
 }
 
 void Process::after(const Reduction& op, Outcome outcome) noexcept {
-  const std::shared_lock lock(gates_mutex_);
-  for (const auto& g : gates_) g->after(op, outcome);
+  {
+    const std::shared_lock lock(gates_mutex_);
+    for (const auto& g : gates_) g->after(op, outcome);
+  }
+  if (observing()) after_observed(op, outcome);
 }
 
 void Process::settled(ncclComm_t comm) noexcept {
   const std::shared_lock lock(gates_mutex_);
   for (const auto& g : gates_) g->settled(comm);
+  for (const auto& o : observers_) o->settled(comm);
 }
 
 void Process::warn(const char* text) noexcept {
@@ -198,6 +209,8 @@ void Process::shut_down() noexcept {
   const std::unique_lock lock(gates_mutex_);
   shut_ = true;
   stop_plane_locked();
+  observing_ = false;
+  for (const auto& o : observers_) o->close();
   publisher_.reset();
 }
 

@@ -21,6 +21,7 @@
 #include "plugin/core/core_entry.h"
 #include "plugin/core/devices.h"
 #include "plugin/core/gate.h"
+#include "plugin/core/observe/observer.h"
 #include "plugin/core/plane/plane.h"
 
 namespace stepgate::gate {
@@ -55,6 +56,12 @@ class Process {
   void settled(ncclComm_t comm) noexcept;
   void warn(const char* text) noexcept;
 
+  // The scale of the job's own scaler, for what is observed; until NULL, or the gate's end.
+  stepgate_status external_scale(const Gate& gate, const float* scale);
+  // A gate was refused or has left; one enforces.
+  void agreement_ended() noexcept;
+  void agreement_began() noexcept;
+
   std::string metrics_url() const;
   // Of all ranks, in one step (0: the newest that has any). *count: in, room; out, written.
   stepgate_status job_offenders(const Gate& gate, std::uint64_t step, stepgate_offender* list,
@@ -68,6 +75,13 @@ class Process {
   void start_plane_locked();
   void stop_plane_locked() noexcept;
   std::string free_name_locked(const std::string& wanted) const;
+  // process_observe.cc
+  bool observing() const noexcept { return observing_.load(std::memory_order_relaxed); }
+  bool observe_here() noexcept;
+  metrics::Identity observer_identity(const device::Device& device) const;
+  void before_observed(const Reduction& op) noexcept;
+  void after_observed(const Reduction& op, Outcome outcome) noexcept;
+  void forget_scale_locked(const Gate* gate) noexcept;
 
   const ShimServices services_;
   const pid_t pid_;
@@ -78,6 +92,11 @@ class Process {
   mutable std::shared_mutex gates_mutex_;
   std::vector<std::unique_ptr<Gate>> gates_;
   std::vector<std::unique_ptr<Gate>> kept_;  // destroyed, but a captured graph may still use their memory
+  std::vector<std::unique_ptr<Observer>> observers_;
+  const float* external_scale_ = nullptr;
+  const Gate* scale_of_ = nullptr;
+  std::atomic<bool> observing_{false};
+  std::atomic<bool> told_no_device_{false};
   std::unique_ptr<metrics::Publisher> publisher_;
   std::string no_plane_;  // why UCX may not be loaded in this process; "" it may
   bool plane_refused_ = false;

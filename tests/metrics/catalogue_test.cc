@@ -66,7 +66,15 @@ TEST(Catalogue, NamesFollowTheConventions) {
 TEST(Catalogue, ThePageShowsEveryFamilyWithItsTypeAndLabels) {
   FakeSource source;
   source.name_range(0, "b");
-  source.put(range(1, 0, ScanPhase::kReduced, 10));
+  RangeRecord first = range(1, 0, ScanPhase::kReduced, 10);
+  first.scale = 1024;
+  source.put(first);
+  Observation shown;
+  shown.name = "x";
+  shown.sequence = 1;
+  source.show(shown);
+  shown.phase = ObservedPhase::kUpdate;
+  source.show(shown);
   Identity who = source.identity();
   who.torchelastic_restarts = 1;
   source.set_identity(who);

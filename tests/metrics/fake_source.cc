@@ -66,6 +66,21 @@ void FakeSource::read_ranges(std::vector<RangeRecord>* out) {
   for (const auto& [key, record] : ranges_) out->push_back(record);
 }
 
+void FakeSource::read_observations(std::vector<Observation>* out) {
+  const auto lock = enter();
+  out->insert(out->end(), observations_.begin(), observations_.end());
+}
+
+void FakeSource::show(const Observation& o) {
+  const std::lock_guard lock(mutex_);
+  for (Observation& have : observations_) {
+    if (have.name != o.name || have.phase != o.phase) continue;
+    have = o;
+    return;
+  }
+  observations_.push_back(o);
+}
+
 Counters FakeSource::counters() const {
   const auto lock = enter();
   if (throwing_) throw std::runtime_error("made to fail");

@@ -29,6 +29,7 @@ class FakeSource : public RecordSource {
   std::string range_name(std::uint32_t range) const override;
   void read_ranges(std::vector<RangeRecord>* out) override;
   Counters counters() const override;
+  void read_observations(std::vector<Observation>* out) override;
 
   void set_identity(const Identity& who);
   void set_params(const ScalerParams& params);
@@ -37,6 +38,7 @@ class FakeSource : public RecordSource {
   void push(StepRecord record);  // gets the next sequence
   void name_range(std::uint32_t range, const std::string& name);
   void put(const RangeRecord& record);  // replaces that of the same range and phase
+  void show(const Observation& o);      // replaces that of the same name and phase
   void change(const std::function<void(Counters&)>& how);
   void throw_from_counters(bool on);
   std::size_t calling_threads() const;
@@ -57,6 +59,7 @@ class FakeSource : public RecordSource {
   std::vector<StepRecord> steps_;
   std::map<std::uint32_t, std::string> names_;
   std::map<std::pair<std::uint32_t, std::uint32_t>, RangeRecord> ranges_;
+  std::vector<Observation> observations_;
   Counters counters_;
 };
 

@@ -288,10 +288,13 @@ STEPGATE_API stepgate_status stepgate_outputs(stepgate_gate* gate, uint32_t set,
 
 /* Sets the scaler's scale, as torch's update(new_scale) does; all ranks must. Recorded as external. */
 STEPGATE_API stepgate_status stepgate_set_scale(stepgate_gate* gate, double scale);
-/* A foreign scaler's fp32 scale (device or host memory), read at step begin. Later release. */
+/* The fp32 scale of the job's own scaler, in device or host memory: read at the beginning of every step that is
+ * observed, published, and divided out of the observed norm. It must stay until the next call, or the gate's end;
+ * NULL ends it. One a process, the last one told. STEPGATE_INVALID while the gate enforces: its own scaler gives
+ * the scale then. */
 STEPGATE_API stepgate_status stepgate_external_scale(stepgate_gate* gate, const float* scale);
 
-/* ---- observations beyond gradients (later release) -------------------------------------- */
+/* ---- observations beyond gradients ------------------------------------------------------ */
 
 enum {
   STEPGATE_PHASE_FORWARD = 0,
@@ -299,8 +302,16 @@ enum {
   STEPGATE_PHASE_LOSS = 2,
   STEPGATE_PHASE_WEIGHT = 3
 };
+/* Statistics of `count` elements, in one pass on the stream and in any mode: largest magnitude, rms, shares
+ * of zeros and subnormals, inf and NaN, published as stepgate_observation_* under the name (at most 1,024
+ * names and phases; of what is looked at more than twice between two looks of the publisher, 50 ms, the last
+ * two count). Steps need not be open. The memory must stay until the stream has passed the call; calls of one
+ * name must be ordered with each other as the streams are. A name that is new inside of a capture is
+ * STEPGATE_UNSUPPORTED. */
 STEPGATE_API stepgate_status stepgate_observe(stepgate_gate* gate, const char* name, const void* data,
                                               uint64_t count, stepgate_type type, int phase, void* stream);
+/* The share of elements with an update that is not zero whose stored value did not change (the update was too
+ * small for the type). before, after and update are `count` elements of one type each, no fp8. As above. */
 STEPGATE_API stepgate_status stepgate_observe_update(stepgate_gate* gate, const char* name,
                                                      const void* before, const void* after,
                                                      const void* update, uint64_t count, stepgate_type type,

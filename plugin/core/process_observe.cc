@@ -1,0 +1,124 @@
+// Process: observing a job that has nobody decide: an Observer per device that its reductions lie on.
+#include <algorithm>
+#include <memory>
+
+#include "plugin/core/host.h"
+#include "plugin/core/last_error.h"
+#include "plugin/core/process.h"
+
+namespace stepgate::gate {
+namespace {
+
+constexpr char kObserverName[] = "observed";  // label gate, where the job has gates as well
+
+}  // namespace
+
+// In mode enforce ranks observe once they have been refused or have left, until they enforce again.
+void Process::agreement_ended() noexcept {
+  observing_.store(configuration_.metrics, std::memory_order_relaxed);
+}
+
+void Process::agreement_began() noexcept {
+  observing_.store(false, std::memory_order_relaxed);
+}
+
+void Process::before_observed(const Reduction& op) noexcept {
+  const std::shared_lock lock(gates_mutex_);
+  for (const auto& o : observers_) {
+    if (o->before(op)) return;
+  }
+}
+
+void Process::after_observed(const Reduction& op, Outcome outcome) noexcept {
+  for (int tries = 0; tries < 2; ++tries) {
+    {
+      const std::shared_lock lock(gates_mutex_);
+      for (const auto& o : observers_) {
+        if (o->after(op, outcome)) return;
+      }
+    }
+    if (tries != 0 || !observe_here()) return;
+  }
+}
+
+metrics::Identity Process::observer_identity(const device::Device& device) const {
+  metrics::Identity id;
+  id.gate = kObserverName;
+  id.rank = static_cast<int>(configuration_.rank);
+  id.world = static_cast<int>(configuration_.world);
+  id.local_rank = static_cast<int>(configuration_.local_rank);
+  id.host = host_name();
+  id.job_name = configuration_.job_name;
+  id.run_id = configuration_.run_id;
+  id.torchelastic_restarts = configuration_.torchelastic_restarts;
+  id.slurm_restarts = configuration_.slurm_restarts;
+  id.device = device.name();
+  id.rule = scaler_rule_name(ScalerRule::kNone);
+  id.version = kVersionText;
+  return id;
+}
+
+// An observer for the thread's device. False: there is one already, or none can be had.
+bool Process::observe_here() noexcept {
+  try {
+    std::string why;
+    device::Device* const device = devices_.current(configuration_.device, &why);
+    if (device == nullptr) {
+      if (!told_no_device_.exchange(true)) log().warn("nothing is observed: " + why);
+      return false;
+    }
+    const std::lock_guard one_at_a_time(creation_mutex_);
+    const auto here = [&](const auto& o) { return &o->device() == device; };
+    {
+      const std::shared_lock lock(gates_mutex_);
+      if (shut_ || std::any_of(observers_.begin(), observers_.end(), here)) return false;
+    }
+    ObserverOptions options;
+    options.configuration = configuration_;
+    options.identity = observer_identity(*device);
+    options.declared_name = [this](const void* data, std::uint64_t bytes) {
+      std::string name;
+      for (const auto& g : gates_) {
+        if (name.empty()) name = g->declared_name(data, bytes);
+      }
+      return name;  // called from hooks, which hold gates_mutex_
+    };
+    auto observer = std::make_unique<Observer>(std::move(options), *device);
+    const std::unique_lock lock(gates_mutex_);
+    if (external_scale_ != nullptr) observer->external_scale(external_scale_);
+    start_publisher_locked();
+    if (publisher_ != nullptr) publisher_->add_source(observer.get());
+    observers_.push_back(std::move(observer));
+    return true;
+  } catch (...) {
+    return false;  // out of memory: the job runs on unseen
+  }
+}
+
+stepgate_status Process::external_scale(const Gate& gate, const float* scale) {
+  if (gate.enforcing()) {
+    return fail(
+        STEPGATE_INVALID,
+        "stepgate_external_scale: this gate enforces, and its own scaler gives the scale; allowed: while "
+        "it observes");
+  }
+  if (reinterpret_cast<std::uintptr_t>(scale) % alignof(float) != 0) {
+    return fail(STEPGATE_INVALID,
+                "stepgate_external_scale: scale is not aligned to its type; allowed: alignment 4, or NULL");
+  }
+  const std::unique_lock lock(gates_mutex_);
+  external_scale_ = scale;
+  scale_of_ = scale != nullptr ? &gate : nullptr;
+  for (const auto& o : observers_) o->external_scale(scale);
+  return STEPGATE_OK;
+}
+
+// Its caller may free the scale together with the gate.
+void Process::forget_scale_locked(const Gate* gate) noexcept {
+  if (scale_of_ != gate) return;
+  external_scale_ = nullptr;
+  scale_of_ = nullptr;
+  for (const auto& o : observers_) o->external_scale(nullptr);
+}
+
+}  // namespace stepgate::gate

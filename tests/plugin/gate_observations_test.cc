@@ -1,0 +1,160 @@
+// What a job shows beside its gradients: stepgate_observe and stepgate_observe_update on host memory.
+#include <cmath>
+#include <thread>
+
+#include "tests/plugin/fake_world.h"
+
+namespace stepgate::test {
+namespace {
+
+using metrics::Observation;
+using metrics::ObservedPhase;
+
+std::vector<Observation> seen(gate::Gate& g) {
+  std::vector<Observation> all;
+  g.read_observations(&all);
+  return all;
+}
+
+stepgate_status show(gate::Gate& g, const char* name, const std::vector<float>& x,
+                     int phase = STEPGATE_PHASE_FORWARD) {
+  return g.observations().observe(name, x.data(), x.size(), STEPGATE_FP32, phase, nullptr);
+}
+
+TEST(GateObservations, StatisticsOfEachNameAndPhase) {
+  World world({.ranks = 1, .mode = gate::Mode::kObserve});
+  gate::Gate& g = world.rank(0).gate();
+  EXPECT_TRUE(seen(g).empty());
+  ASSERT_EQ(show(g, "relu", {0, 3, -4, 1e-6f, INFINITY, NAN}), STEPGATE_OK) << gate::last_error();
+  ASSERT_EQ(show(g, "relu", {2, 2}, STEPGATE_PHASE_GRAD_INPUT), STEPGATE_OK);
+  const std::vector<Observation> all = seen(g);
+  ASSERT_EQ(all.size(), 2u);
+  EXPECT_EQ(all[0].name, "relu");
+  EXPECT_EQ(all[0].phase, ObservedPhase::kForward);
+  EXPECT_EQ(all[0].stats.elements, 6u);
+  EXPECT_EQ(all[0].stats.abs_max, 4);
+  EXPECT_EQ(all[0].stats.zeros, 1u);
+  EXPECT_EQ(all[0].stats.subnormals, 1u) << "by fp16, where a scaler runs";
+  EXPECT_EQ(all[0].inf, 1u);
+  EXPECT_EQ(all[0].nan, 1u);
+  EXPECT_EQ(all[1].phase, ObservedPhase::kGradInput);
+  EXPECT_EQ(all[1].stats.sum_squares, 8);
+}
+
+TEST(GateObservations, WithoutAScalerTheStoredTypeJudges) {
+  World world({.ranks = 1, .params = default_params(ScalerRule::kNone)});
+  ASSERT_EQ(show(world.rank(0).gate(), "w", {1e-6f, 1}), STEPGATE_OK);
+  EXPECT_EQ(seen(world.rank(0).gate())[0].stats.subnormals, 0u);
+}
+
+TEST(GateObservations, CountsGoOnAndFiguresAreTheNewest) {
+  World world({.ranks = 1, .mode = gate::Mode::kObserve});
+  gate::Gate& g = world.rank(0).gate();
+  for (int i = 1; i <= 5; ++i) {
+    ASSERT_EQ(show(g, "loss", {static_cast<float>(i), NAN}, STEPGATE_PHASE_LOSS), STEPGATE_OK);
+  }
+  const Observation o = seen(g).at(0);
+  EXPECT_EQ(o.sequence, 5u);
+  EXPECT_EQ(o.stats.abs_max, 5);
+  EXPECT_EQ(o.nan, 5u) << "also of those that nobody read in between";
+}
+
+TEST(GateObservations, UpdatesThatTheTypeAbsorbs) {
+  World world({.ranks = 1, .mode = gate::Mode::kObserve});
+  gate::Gate& g = world.rank(0).gate();
+  const std::vector<float> before{1, 1, 1, 1}, update{1, 1e-9f, 0, -0.0f};
+  std::vector<float> after = before;
+  for (std::size_t i = 0; i < after.size(); ++i) after[i] += update[i];
+  ASSERT_EQ(g.observations().observe_update("w", before.data(), after.data(), update.data(), 4, STEPGATE_FP32,
+                                            nullptr),
+            STEPGATE_OK)
+      << gate::last_error();
+  const Observation o = seen(g).at(0);
+  EXPECT_EQ(o.phase, ObservedPhase::kUpdate);
+  EXPECT_EQ(o.stats.elements, 4u);
+  EXPECT_EQ(o.updates, 2u);
+  EXPECT_EQ(o.absorbed, 1u);
+}
+
+TEST(GateObservations, BadArgumentsAreNamedAndChangeNothing) {
+  World world({.ranks = 1});
+  gate::Gate& g = world.rank(0).gate();
+  gate::Observations& o = g.observations();
+  const float x[2] = {1, 2};
+  const auto refused = [](stepgate_status status, const std::string& text) {
+    EXPECT_EQ(status, STEPGATE_INVALID) << text;
+    EXPECT_NE(std::string(gate::last_error()).find(text), std::string::npos) << gate::last_error();
+    EXPECT_NE(std::string(gate::last_error()).find("allowed: "), std::string::npos) << gate::last_error();
+  };
+  refused(o.observe(nullptr, x, 2, STEPGATE_FP32, 0, nullptr), "name ''");
+  refused(o.observe("\x01", x, 2, STEPGATE_FP32, 0, nullptr), "name");
+  refused(o.observe("x", nullptr, 2, STEPGATE_FP32, 0, nullptr), "data is NULL");
+  refused(o.observe("x", x, 2, 6, 0, nullptr), "type 6");
+  refused(o.observe("x", x, 2, STEPGATE_FP32, 4, nullptr), "phase 4");
+  refused(o.observe("x", x, 2, STEPGATE_FP32, -1, nullptr), "phase -1");
+  refused(o.observe("x", x, (std::uint64_t{1} << 48) + 1, STEPGATE_FP32, 0, nullptr), "count");
+  refused(o.observe("x", reinterpret_cast<const char*>(x) + 1, 1, STEPGATE_FP32, 0, nullptr), "not aligned");
+  refused(o.observe_update("x", x, x, nullptr, 2, STEPGATE_FP32, nullptr), "update is NULL");
+  refused(o.observe_update("x", x, nullptr, x, 2, STEPGATE_FP32, nullptr), "after is NULL");
+  refused(o.observe_update("x", x, x, x, 2, STEPGATE_FP8_E4M3, nullptr), "type 4");
+  EXPECT_TRUE(seen(g).empty());
+  EXPECT_EQ(o.observe("empty", nullptr, 0, STEPGATE_FP32, 0, nullptr), STEPGATE_OK);
+}
+
+TEST(GateObservations, OneNameTooMany) {
+  World world({.ranks = 1});
+  gate::Gate& g = world.rank(0).gate();
+  for (std::size_t i = 0; i < gate::kMaxObservations; ++i) {
+    ASSERT_EQ(show(g, ("n" + std::to_string(i)).c_str(), {1}), STEPGATE_OK) << gate::last_error();
+  }
+  EXPECT_EQ(show(g, "more", {1}), STEPGATE_INVALID);
+  EXPECT_NE(std::string(gate::last_error()).find("1024"), std::string::npos) << gate::last_error();
+  EXPECT_EQ(show(g, "n7", {1}), STEPGATE_OK) << "a known name goes on";
+}
+
+TEST(GateObservations, TouchNoDecision) {
+  World world({.ranks = 2});
+  world.run([](Rank& r) {
+    r.declare("shard", {&r.shard});
+    ASSERT_EQ(r.activate(), STEPGATE_OK);
+    r.begin();
+    ASSERT_EQ(show(r.gate(), "act", {NAN, INFINITY}), STEPGATE_OK);
+    EXPECT_TRUE(r.end().applies());
+    EXPECT_EQ(r.nccl().exchanges(r.rank()), 2) << "activation and the step's own";
+  });
+}
+
+TEST(GateObservations, FailuresAreToldAndCounted) {
+  World world({.ranks = 1});
+  gate::Gate& g = world.rank(0).gate();
+  ASSERT_EQ(show(g, "x", {1}), STEPGATE_OK);
+  world.rank(0).device().fail(FaultyDevice::kScan, 0);
+  EXPECT_EQ(show(g, "x", {2}), STEPGATE_FAILED);
+  EXPECT_EQ(g.counters().plugin_errors[static_cast<std::size_t>(metrics::Stage::kScan)], 1u);
+  EXPECT_EQ(seen(g).at(0).stats.abs_max, 1);
+  ASSERT_EQ(show(g, "x", {3}), STEPGATE_OK);
+  EXPECT_EQ(seen(g).at(0).stats.abs_max, 3);
+}
+
+TEST(GateObservations, TheReaderRunsBesideTheJob) {
+  World world({.ranks = 1});
+  gate::Gate& g = world.rank(0).gate();
+  std::atomic<bool> done{false};
+  std::thread reader([&] {
+    while (!done.load()) {
+      for (const Observation& o : seen(g)) {
+        EXPECT_EQ(o.stats.sum_squares, o.stats.abs_max * o.stats.abs_max * 4) << "of one look";
+      }
+    }
+  });
+  for (int i = 1; i <= 500; ++i) {
+    const auto x = static_cast<float>(i);
+    EXPECT_EQ(show(g, "x", {x, x, x, x}), STEPGATE_OK);
+  }
+  done = true;
+  reader.join();
+  EXPECT_EQ(seen(g).at(0).sequence, 500u);
+}
+
+}  // namespace
+}  // namespace stepgate::test

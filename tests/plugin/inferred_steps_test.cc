@@ -1,0 +1,135 @@
+// Which reductions are taken for gradients, and where steps begin in a job that says neither.
+#include "plugin/core/observe/inferred_steps.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace stepgate::gate {
+namespace {
+
+float memory[8];
+
+ncclComm_t comm_number(int i) {
+  static char comms[4];
+  return reinterpret_cast<ncclComm_t>(&comms[i]);
+}
+
+Reduction reduction(int place, std::size_t count = 4096, int comm = 0) {
+  return {OpKind::kAllReduce, ncclFloat32, ncclSum, 0, memory, memory + place, count, 2,
+          comm_number(comm),  nullptr};
+}
+
+struct Met {
+  std::uint32_t range;
+  std::uint64_t step;
+};
+
+Met meet(InferredSteps& s, const Reduction& op) {
+  bool begins = false;
+  const std::uint32_t id = s.meet(op, &begins);
+  return {id, s.step()};
+}
+
+TEST(InferredSteps, ARangeThatIsSeenAgainBeginsAStep) {
+  InferredSteps s;
+  bool begins = false;
+  EXPECT_EQ(s.step(), 0u);
+  EXPECT_EQ(s.meet(reduction(0), &begins), 0u);
+  EXPECT_TRUE(begins);
+  EXPECT_EQ(s.step(), 1u);
+  EXPECT_EQ(s.meet(reduction(1), &begins), 1u);
+  EXPECT_FALSE(begins) << "a new range joins the step that is open";
+  EXPECT_EQ(s.meet(reduction(1), &begins), 1u);
+  EXPECT_TRUE(begins);
+  EXPECT_EQ(s.step(), 2u);
+  EXPECT_EQ(s.meet(reduction(0), &begins), 0u);
+  EXPECT_FALSE(begins) << "the order within a step is nobody's promise";
+}
+
+TEST(InferredSteps, NamesAreByOperationInOrder) {
+  InferredSteps s;
+  meet(s, reduction(0));
+  Reduction scatter = reduction(1);
+  scatter.kind = OpKind::kReduceScatter;
+  meet(s, scatter);
+  meet(s, reduction(2));
+  EXPECT_EQ(s.name(0), "all_reduce.0");
+  EXPECT_EQ(s.name(1), "reduce_scatter.0");
+  EXPECT_EQ(s.name(2), "all_reduce.1");
+}
+
+TEST(InferredSteps, AnotherCountTypeOrCommunicatorIsAnotherRange) {
+  InferredSteps s;
+  EXPECT_EQ(meet(s, reduction(0)).range, 0u);
+  EXPECT_EQ(meet(s, reduction(0, 2048)).range, 1u);
+  EXPECT_EQ(meet(s, reduction(0, 4096, 1)).range, 2u);
+  Reduction half = reduction(0);
+  half.type = ncclFloat16;
+  EXPECT_EQ(meet(s, half).range, 3u);
+  EXPECT_EQ(s.step(), 1u);
+}
+
+// An allocator hands out other memory; a bucket is built anew.
+TEST(InferredSteps, ARangeThatMovedKeepsItsNumber) {
+  InferredSteps s;
+  for (int step = 0; step < 3; ++step) {
+    meet(s, reduction(0));
+    meet(s, reduction(1));
+  }
+  meet(s, reduction(0));  // step 4; range 1 was last seen in step 3
+  EXPECT_EQ(meet(s, reduction(2)).range, 2u) << "range 1 may still come in this step";
+  meet(s, reduction(0));  // step 5
+  EXPECT_EQ(meet(s, reduction(3)).range, 1u) << "it has not been seen for a whole step";
+  EXPECT_EQ(s.name(1), "all_reduce.1");
+  EXPECT_EQ(s.find(reduction(1)), kNoInferredRange) << "its old place is nobody's";
+  EXPECT_EQ(s.find(reduction(3)), 1u);
+}
+
+TEST(InferredSteps, ACommunicatorThatIsGoneLeavesItsRangesToOthers) {
+  InferredSteps s;
+  meet(s, reduction(0));
+  s.comm_retired(comm_number(0));
+  EXPECT_EQ(s.find(reduction(0)), kNoInferredRange);
+  EXPECT_EQ(meet(s, reduction(0)).range, 0u) << "the pointer came back";
+  s.comm_retired(comm_number(0));
+  EXPECT_EQ(meet(s, reduction(1, 4096, 1)).range, 0u);
+}
+
+TEST(InferredSteps, OneRangeTooMany) {
+  InferredSteps s;
+  for (std::uint32_t i = 0; i < kMaxInferredRanges; ++i) EXPECT_EQ(meet(s, reduction(0, 2000 + i)).range, i);
+  EXPECT_EQ(meet(s, reduction(0, 1)).range, kNoInferredRange);
+  EXPECT_EQ(meet(s, reduction(0, 2000)).range, 0u);
+}
+
+TEST(GradientRule, WhatACallMustShow) {
+  GradientRule rule;
+  EXPECT_TRUE(looks_like_gradient(reduction(0), rule));
+  EXPECT_TRUE(looks_like_gradient(reduction(0, 1024), rule));
+  EXPECT_FALSE(looks_like_gradient(reduction(0, 1023), rule)) << "a loss, a counter";
+  Reduction op = reduction(0);
+  op.op = ncclAvg;
+  EXPECT_TRUE(looks_like_gradient(op, rule));
+  op.op = static_cast<ncclRedOp_t>(ncclNumOps + 3);
+  EXPECT_TRUE(looks_like_gradient(op, rule)) << "a sum that multiplies before";
+  for (const ncclRedOp_t not_a_sum : {ncclProd, ncclMax, ncclMin}) {
+    op.op = not_a_sum;
+    EXPECT_FALSE(looks_like_gradient(op, rule));
+  }
+  op = reduction(0);
+  op.type = ncclInt32;
+  EXPECT_FALSE(looks_like_gradient(op, rule));
+  op = reduction(0);
+  op.recv = nullptr;
+  EXPECT_FALSE(looks_like_gradient(op, rule)) << "elsewhere than on the root of a reduce";
+  rule.ranks = 4;
+  EXPECT_FALSE(looks_like_gradient(reduction(0), rule)) << "its communicator has two ranks";
+  rule.ranks = 2;
+  EXPECT_TRUE(looks_like_gradient(reduction(0), rule));
+  rule.min_count = 5000;
+  EXPECT_FALSE(looks_like_gradient(reduction(0), rule));
+}
+
+}  // namespace
+}  // namespace stepgate::gate
