@@ -43,7 +43,7 @@ class Side {
   // Says goodbye; true once that is done or cannot be.
   virtual bool leave(double now) = 0;
   // After leave(): what is still open stays open until the process ends.
-  virtual void forsake() noexcept {}
+  virtual void forsake() {}
 };
 
 class Hub final : public Side {
@@ -53,7 +53,7 @@ class Hub final : public Side {
       Say say);
   bool tick(double now) override;
   bool leave(double now) override;
-  void forsake() noexcept override;
+  void forsake() override;
 
  private:
   void admit(const Hello& hello);
