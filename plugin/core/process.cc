@@ -182,7 +182,7 @@ void Process::after(const Reduction& op, Outcome outcome) noexcept {
     const std::shared_lock lock(gates_mutex_);
     for (const auto& g : gates_) g->after(op, outcome);
   }
-  if (observing()) after_observed(op, outcome);
+  if (observing() && op.kind != OpKind::kMovement) after_observed(op, outcome);
 }
 
 void Process::settled(ncclComm_t comm) noexcept {

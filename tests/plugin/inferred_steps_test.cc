@@ -123,6 +123,9 @@ TEST(GradientRule, WhatACallMustShow) {
   op = reduction(0);
   op.recv = nullptr;
   EXPECT_FALSE(looks_like_gradient(op, rule)) << "elsewhere than on the root of a reduce";
+  op = reduction(0);
+  op.kind = OpKind::kMovement;
+  EXPECT_FALSE(looks_like_gradient(op, rule)) << "what is gathered is no gradient";
   rule.ranks = 4;
   EXPECT_FALSE(looks_like_gradient(reduction(0), rule)) << "its communicator has two ranks";
   rule.ranks = 2;

@@ -7,6 +7,7 @@ namespace stepgate::gate {
 
 bool looks_like_gradient(const Reduction& op, const GradientRule& rule) noexcept {
   ElementType type = ElementType::kFp32;
+  if (op.kind == OpKind::kMovement) return false;  // parameters that are gathered, say
   if (op.recv == nullptr || !element_type_of(op.type, &type) || op.count < rule.min_count) return false;
   if (rule.ranks != 0 && op.world > 0 && static_cast<std::uint64_t>(op.world) != rule.ranks) return false;
   // Above the named operators are a job's own: sums that multiply before.
