@@ -97,6 +97,13 @@ BENCHMARKS = [
         ],
     ),
     Benchmark(
+        "observe",
+        ["bench_observe"],
+        ["{build}/bin/bench_observe"],
+        ["{build}/bin/bench_observe", "--mib", "32", "--rounds", "3"],
+        [Goal("what observe adds to an all-reduce, beside a read loop", "times", at("of_read"), "<", 1.25)],
+    ),
+    Benchmark(
         "plane",
         ["plane_bench"],
         ["{build}/bin/plane_bench", "64"],
