@@ -144,8 +144,8 @@ void group_ended(ncclResult_t result) noexcept {
 void group_simulated() noexcept {
   GroupState& group = group_state();
   if (group.depth > 0) --group.depth;
-  // Nothing was launched and nothing will be: the ranges keep what they had, uncovered.
-  if (group.depth == 0) flush(group, Outcome::kPending);
+  // Nothing was launched and nothing will be: nobody is to wait for it, and the ranges keep what they had.
+  if (group.depth == 0) group.queue.clear();
 }
 
 }  // namespace stepgate::shim

@@ -8,7 +8,7 @@
 namespace stepgate::gate {
 namespace {
 
-float memory[8];
+float places[8];
 
 ncclComm_t comm_number(int i) {
   static char comms[4];
@@ -16,7 +16,7 @@ ncclComm_t comm_number(int i) {
 }
 
 Reduction reduction(int place, std::size_t count = 4096, int comm = 0) {
-  return {OpKind::kAllReduce, ncclFloat32, ncclSum, 0, memory, memory + place, count, 2,
+  return {OpKind::kAllReduce, ncclFloat32, ncclSum, 0, places, places + place, count, 2,
           comm_number(comm),  nullptr};
 }
 
