@@ -34,6 +34,8 @@ struct Call {
 std::vector<std::shared_ptr<Communicator>> communicators_of(const std::vector<Call>& calls);
 
 Outcome fly(const std::vector<Call>& calls);
+// A single one, that is no message of a rank to itself: as above, without a group's books.
+Outcome fly_alone(const Call& call);
 // The same, with what became of each call.
 std::vector<Outcome> fly_each(const std::vector<Call>& calls);
 

@@ -15,7 +15,7 @@ Outcome Group::join(bool blocking) {
 }
 
 Outcome Group::submit(Call call) {
-  if (!open()) return launch({std::move(call)});
+  if (!open()) return launch_one(std::move(call));
   if (Outcome o = join(call.comm->blocking()); !o.ok()) return o;
   queue_.calls.push_back(std::move(call));
   return success();

@@ -60,4 +60,11 @@ Outcome launch(std::vector<Call> calls) {
   return {ncclInProgress, {}};
 }
 
+Outcome launch_one(Call call) {
+  if (!call.comm->blocking() || call.place.device() || is_self_message(call))
+    return launch({std::move(call)});
+  if (Outcome o = call.comm->wait_until_idle(); !o.ok()) return o;
+  return fly_alone(call);
+}
+
 }  // namespace stepgate::hostnccl

@@ -16,6 +16,8 @@
 namespace stepgate::hostnccl {
 
 Outcome launch(std::vector<Call> calls);
+// The same for a call outside a group.
+Outcome launch_one(Call call);
 // In a thread of its own that does not block the program: the outcome becomes that of the communicators.
 void launch_later(const std::vector<Call>& calls) noexcept;
 

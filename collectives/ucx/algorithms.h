@@ -22,6 +22,10 @@ struct Place {
 Strand recursive_doubling(Lane& lane, Place place, const Reducer& reducer, ScratchPool& pool,
                           const void* send, void* recv, size_t count);
 
+// The same in one exchange, for few ranks; count is not 0. flat.cc
+Strand flat_allreduce(Lane& lane, Place place, const Reducer& reducer, ScratchPool& pool, const void* send,
+                      void* recv, size_t count);
+
 // The vector as `size` blocks of nearly equal length, of which a slice takes the elements
 // [slice * chunk, slice * chunk + chunk) of each.
 struct RingSlice {

@@ -15,10 +15,19 @@ class Backoff {
  public:
   explicit Backoff(bool may_spin) : may_spin_(may_spin) {}
 
-  void reset() { idle_ = false; }
+  void reset() {
+    idle_ = false;
+    polls_ = 0;
+  }
+  // The first polls take no time, and are none of the moments for looking at clocks.
+  bool fresh() const { return may_spin_ && polls_ < kPolls; }
 
   // False when it is time to sleep.
   bool pause() {
+    if (fresh()) {
+      ++polls_;
+      return true;
+    }
     const Time now = Clock::now();
     if (!idle_) since_ = now;
     idle_ = true;
@@ -29,11 +38,13 @@ class Backoff {
   }
 
  private:
+  static constexpr int kPolls = 32;
   static constexpr auto kSpin = std::chrono::microseconds(10);
   static constexpr auto kYield = std::chrono::milliseconds(1);
 
   const bool may_spin_;
   bool idle_ = false;
+  int polls_ = 0;
   Time since_{};
 };
 

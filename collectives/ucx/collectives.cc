@@ -8,8 +8,10 @@ namespace stepgate::transport {
 namespace {
 
 constexpr size_t kDoublingBytes = 32 * 1024;  // up to here latency counts, above it bandwidth
-constexpr size_t kChunkBytes = 256 * 1024;    // one message of a ring or a broadcast
-constexpr uint32_t kWindow = 4;               // slices under way at once
+constexpr size_t kFlatBytes = 1024;           // of each rank: one exchange among all of them
+constexpr int kFlatRanks = 8;
+constexpr size_t kChunkBytes = 256 * 1024;  // one message of a ring or a broadcast
+constexpr uint32_t kWindow = 4;             // slices under way at once
 
 size_t divide_up(size_t a, size_t b) {
   return (a + b - 1) / b;
@@ -34,7 +36,12 @@ RingSlice nth(RingSlice slice, uint32_t index) {
 Operation* World::allreduce(const void* send, void* recv, size_t count, sgt_type type,
                             sgt_reduction reduction) {
   const Reducer reducer(type, reduction, place_.size);
-  if (place_.size == 1 || count * reducer.width() <= kDoublingBytes)
+  const size_t bytes = count * reducer.width();
+  if (place_.size > 2 && place_.size <= kFlatRanks && bytes > 0 && bytes <= kFlatBytes)
+    return begin({"all-reduce", 1, 1, [=, this](Lane& lane, uint32_t) {
+                    return flat_allreduce(lane, place_, reducer, scratch_, send, recv, count);
+                  }});
+  if (place_.size == 1 || bytes <= kDoublingBytes)
     return begin({"all-reduce", 1, 1, [=, this](Lane& lane, uint32_t) {
                     return recursive_doubling(lane, place_, reducer, scratch_, send, recv, count);
                   }});

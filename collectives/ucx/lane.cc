@@ -28,8 +28,9 @@ bool Lane::finished(Posted& posted) {
 }
 
 void Lane::judge(const Posted& posted) {
-  if (failure_.status != SGT_OK) return;
   const ucs_status_t status = posted.request.status();
+  if (status == UCS_OK && (!posted.receiving || posted.request.length() == posted.bytes)) return;
+  if (failure_.status != SGT_OK) return;
   const std::string peer = "rank " + std::to_string(posted.peer);
   if (status == UCS_ERR_MESSAGE_TRUNCATED ||
       (status == UCS_OK && posted.receiving && posted.request.length() != posted.bytes)) {

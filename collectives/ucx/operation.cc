@@ -2,15 +2,32 @@
 
 namespace stepgate::transport {
 
-Operation::Operation(World& world, Fabric& fabric, int rank, Numbering numbering, Plan plan)
-    : world_(world), fabric_(fabric), rank_(rank), numbering_(numbering), plan_(std::move(plan)) {}
+Operation::Operation(World& world, Fabric& fabric, FramePool& frames, int rank, Numbering numbering,
+                     const Plan& plan)
+    : world_(world), fabric_(fabric), frames_(frames), rank_(rank), numbering_(numbering), plan_(plan) {}
+
+void Operation::restart(Numbering numbering, const Plan& plan) {
+  numbering_ = numbering;
+  plan_ = plan;
+  next_ = 0;
+  moves_ = 0;
+  moves_seen = kNeverSeen;
+}
 
 bool Operation::advance() {
   if (failure_.status != SGT_OK) return false;
   const uint64_t before = moves_;
   try {
     while (next_ < plan_.strands && running_.size() < plan_.window) launch();
-    std::erase_if(running_, [this](auto& running) { return failure_.status == SGT_OK && step(*running); });
+    for (auto it = running_.begin(); it != running_.end() && failure_.status == SGT_OK;) {
+      if (!step(**it)) {
+        ++it;
+        continue;
+      }
+      (*it)->strand.reset();
+      spare_ = std::move(*it);
+      it = running_.erase(it);
+    }
   } catch (
       const std::exception& error) {  // a buffer could not be had: the peers wait in vain, so all must know
     failure_ = {SGT_SYSTEM, rank_, error.what()};
@@ -19,9 +36,13 @@ bool Operation::advance() {
 }
 
 void Operation::launch() {
-  running_.push_back(std::make_unique<Running>(Running{Lane(fabric_, rank_, numbering_, next_), nullptr}));
+  if (spare_)
+    spare_->lane.restart(numbering_, next_);
+  else
+    spare_ = std::make_unique<Running>(Running{Lane(fabric_, frames_, rank_, numbering_, next_), {}});
+  running_.push_back(std::move(spare_));
   Running& running = *running_.back();
-  running.strand = std::make_unique<Strand>(plan_.start(running.lane, next_++));
+  running.strand.emplace(plan_.start(running.lane, next_++));
 }
 
 // True when the strand is done.

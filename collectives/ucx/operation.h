@@ -3,8 +3,10 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
+#include <new>
+#include <optional>
+#include <type_traits>
 #include <vector>
 
 #include "collectives/ucx/deadline.h"
@@ -16,7 +18,23 @@ class World;
 
 class Operation {
  public:
-  using Start = std::function<Strand(Lane&, uint32_t index)>;
+  // Makes the strand of a slice; a small function object, kept in place.
+  class Start {
+   public:
+    template <typename Function>
+    Start(Function function)  // NOLINT(google-explicit-constructor): stands where a lambda is expected
+        : call_([](const void* f, Lane& lane, uint32_t index) {
+            return (*static_cast<const Function*>(f))(lane, index);
+          }) {
+      static_assert(sizeof function <= sizeof room_ && std::is_trivially_copyable_v<Function>);
+      new (room_) Function(function);
+    }
+    Strand operator()(Lane& lane, uint32_t index) const { return call_(room_, lane, index); }
+
+   private:
+    Strand (*call_)(const void*, Lane&, uint32_t);
+    alignas(std::max_align_t) std::byte room_[144];
+  };
   struct Plan {
     const char* name;
     uint32_t strands = 1;
@@ -24,7 +42,9 @@ class Operation {
     Start start;
   };
 
-  Operation(World& world, Fabric& fabric, int rank, Numbering numbering, Plan plan);
+  Operation(World& world, Fabric& fabric, FramePool& frames, int rank, Numbering numbering, const Plan& plan);
+  // Begins another one in this object, which is done.
+  void restart(Numbering numbering, const Plan& plan);
 
   // Resumes every strand whose messages have completed; true if any did. After a failure it does nothing.
   bool advance();
@@ -42,23 +62,26 @@ class Operation {
 
   // Kept by the world: when the operation was last seen to move.
   uint64_t moves() const { return moves_; }
-  uint64_t moves_seen = 0;
-  Time moved_at = Clock::now();
+  static constexpr uint64_t kNeverSeen = ~uint64_t{0};
+  uint64_t moves_seen = kNeverSeen;
+  Time moved_at{};
 
  private:
   struct Running {
     Lane lane;
-    std::unique_ptr<Strand> strand;  // after its lane, so that it is destroyed first
+    std::optional<Strand> strand;  // after its lane, so that it is destroyed first
   };
   void launch();
   bool step(Running& running);
 
   World& world_;
   Fabric& fabric_;
+  FramePool& frames_;
   const int rank_;
-  const Numbering numbering_;
-  const Plan plan_;
+  Numbering numbering_;
+  Plan plan_;
   std::vector<std::unique_ptr<Running>> running_;
+  std::unique_ptr<Running> spare_;  // the last that was done, for the next
   uint32_t next_ = 0;
   uint64_t moves_ = 0;
   Failure failure_;

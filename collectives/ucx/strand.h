@@ -20,6 +20,7 @@
 
 #include "collectives/ucx/error.h"
 #include "collectives/ucx/fabric.h"
+#include "collectives/ucx/frames.h"
 
 namespace stepgate::transport {
 
@@ -33,13 +34,12 @@ struct Numbering {
 class Lane {
  public:
   // (numbering, lane) is the same on all ranks that take part, and unique among what is in flight.
-  Lane(Fabric& fabric, int rank, Numbering numbering, uint32_t lane)
-      : fabric_(fabric),
-        rank_(rank),
-        tag_(uint64_t{numbering.of_pair} << 63 | uint64_t{numbering.sequence & 0x7ffffu} << 44 |
-             uint64_t{lane & 0xffffu} << 28) {
+  Lane(Fabric& fabric, FramePool& frames, int rank, Numbering numbering, uint32_t lane)
+      : fabric_(fabric), frames_(frames), rank_(rank), tag_(first_tag(numbering, lane)) {
     posted_.reserve(kUsual);
   }
+  // For another strand, once this one's is done.
+  void restart(Numbering numbering, uint32_t lane) { tag_ = first_tag(numbering, lane); }
 
   void send(int to, const void* data, size_t bytes, uint32_t step);
   void receive(int from, void* data, size_t bytes, uint32_t step);
@@ -77,6 +77,8 @@ class Lane {
   Rest rest() { return Rest{*this}; }
   bool end_rest() { return std::exchange(resting_, false); }
 
+  FramePool& frames() const { return frames_; }
+
  private:
   struct Posted {
     Request request;
@@ -84,17 +86,22 @@ class Lane {
     bool receiving;
     size_t bytes;
   };
+  static uint64_t first_tag(Numbering numbering, uint32_t lane) {
+    return uint64_t{numbering.of_pair} << 63 | uint64_t{numbering.sequence & 0x7ffffu} << 44 |
+           uint64_t{lane & 0xffffu} << 28;
+  }
   static uint64_t tag(uint64_t base, uint32_t step, int from) {
     return base | uint64_t{step & 0xfffu} << 16 | static_cast<uint64_t>(from);
   }
   bool finished(Posted& posted);
   void judge(const Posted& posted);
 
-  static constexpr size_t kUsual = 2;  // messages at a time: one allocation, not two
+  static constexpr size_t kUsual = 6;  // messages at a time: one allocation, not several
 
   Fabric& fabric_;
+  FramePool& frames_;
   const int rank_;
-  const uint64_t tag_;
+  uint64_t tag_;
   std::vector<Posted> posted_;
   Failure failure_;
   int broken_peer_ = -1;
@@ -104,6 +111,12 @@ class Lane {
 class Strand {
  public:
   struct promise_type {
+    // Of every strand the lane is the first parameter.
+    template <typename... Others>
+    static void* operator new(size_t bytes, Lane& lane, Others&&...) {
+      return lane.frames().take(bytes);
+    }
+    static void operator delete(void* frame) { FramePool::give_back(frame); }
     Strand get_return_object() { return Strand(std::coroutine_handle<promise_type>::from_promise(*this)); }
     std::suspend_always initial_suspend() noexcept { return {}; }
     std::suspend_always final_suspend() noexcept { return {}; }

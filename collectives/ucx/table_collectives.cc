@@ -9,7 +9,7 @@ namespace {
 // `times`: how many counts the larger buffer holds.
 void check_length(size_t count, sgt_type type, int times) {
   const size_t width = width_of(type);
-  require(width != 0, "the type is " + number(type) + "; allowed: 0..11");
+  if (width == 0) refuse("the type is " + number(type) + "; allowed: 0..11");
   require(count <= std::numeric_limits<ptrdiff_t>::max() / width / static_cast<size_t>(times),
           "the count does not fit into memory");
 }
@@ -20,13 +20,13 @@ void check_buffers(const void* send, const void* recv, size_t count, sgt_type ty
 }
 
 void check_reduction(sgt_reduction reduction) {
-  require(reduction >= SGT_SUM && reduction <= SGT_AVG,
-          "the reduction is " + number(reduction) + "; allowed: 0..4");
+  if (reduction < SGT_SUM || reduction > SGT_AVG)
+    refuse("the reduction is " + number(reduction) + "; allowed: 0..4");
 }
 
 void check_member(const char* what, int rank, int size) {
-  require(rank >= 0 && rank < size,
-          std::string("the ") + what + " is " + number(rank) + "; allowed: 0.." + number(size - 1));
+  if (rank < 0 || rank >= size)
+    refuse(std::string("the ") + what + " is " + number(rank) + "; allowed: 0.." + number(size - 1));
 }
 
 // Another rank: a message to itself would wait for its own other half.

@@ -10,6 +10,7 @@ namespace stepgate::transport {
 namespace {
 
 constexpr auto kAttendEvery = std::chrono::microseconds(200);
+constexpr int kMostUnattended = 64;    // slices in a row that look at no clock
 constexpr int kLongestSleepMs = 20;    // an upper bound on how late a deadline or a query is noticed
 constexpr double kVerdictSeconds = 2;  // for the coordinator to judge what we told it
 constexpr int kWiredAtOnce = 16;       // largest world of which all pairs meet at creation
@@ -20,72 +21,6 @@ std::string rank_text(int rank) {
 }
 
 }  // namespace
-
-World::World(const IdLayout& id, int rank, int size, const Options& options)
-    : place_{rank, size},
-      timeout_seconds_(options.timeout_seconds),
-      wake_(make_event()),
-      control_(id, rank, size, options.timeout_seconds, options.arrive_seconds, options.cancelled),
-      door_(options.interface.empty() ? control_.local_address() : resolve_local(options.interface)),
-      sent_to_(static_cast<size_t>(size)),
-      received_from_(static_cast<size_t>(size)) {
-  open_fabric(id, options);
-  warm_up();
-}
-
-// A rank that cannot open its fabric says so: the others would wait for it.
-void World::open_fabric(const IdLayout& id, const Options& options) {
-  const Meeting meeting = meet(control_, id, place_, options, door_.id());
-  doors_ = meeting.doors;
-  coordinator_rank_ = meeting.coordinator_rank;
-  may_spin_ = meeting.ranks_here <= usable_cores();
-  try {
-    fabric_ = std::make_unique<Fabric>(meeting.fabric);
-    introduce(control_.exchange(pack_list({fabric_->address(), pack(memory_.card())})),
-              meeting.fabric.shared_memory);
-  } catch (const Error& error) {
-    const Failure& failure = error.failure();
-    control_.report({failure.status, failure.culprit < 0 ? place_.rank : failure.culprit,
-                     rank_text(place_.rank) + ": " + failure.message});
-    throw;
-  }
-}
-
-void World::introduce(const std::vector<std::string>& blobs, bool one_host) {
-  std::vector<std::string> addresses;
-  std::vector<PeerMemory::Card> cards(blobs.size());
-  for (size_t rank = 0; rank < blobs.size(); ++rank) {
-    std::vector<std::string> parts;
-    if (!unpack_list(blobs[rank], &parts) || parts.size() != 2 || !unpack(parts[1], &cards[rank]))
-      throw Error(SGT_SYSTEM, rank_text(static_cast<int>(rank)) + " gave its address in an unknown form");
-    addresses.push_back(std::move(parts[0]));
-  }
-  fabric_->set_peers(std::move(addresses));
-  reads_peers_ = one_host && place_.size <= kWiredAtOnce && memory_.introduce(std::move(cards));
-}
-
-// Wires endpoints and proves that data passes, so that a bad network shows at creation. What UCX has to say
-// to wire them has been said and answered when every rank has flushed: see Fabric::close_endpoints.
-void World::warm_up() {
-  const auto finish = [this](Operation* proof) {
-    Failure failure;
-    if (wait(*proof, &failure) != SGT_OK) throw Error(failure);
-    release(proof);
-  };
-  const auto ranks = static_cast<size_t>(place_.size);
-  const bool few = place_.size <= kWiredAtOnce;
-  std::vector<char> tokens(few ? 2 * ranks : 0);
-  finish(few ? alltoall(tokens.data(), tokens.data() + ranks, 1, SGT_INT8) : barrier());
-  {
-    const std::lock_guard lock(mutex_);
-    flush();
-  }
-  // A flush takes its peers' progress, so all wait for all; and all must choose the same algorithms.
-  int32_t everybody_reads = 0;
-  const int32_t reads = reads_peers_ ? 1 : 0;
-  finish(allreduce(&reads, &everybody_reads, 1, SGT_INT32, SGT_MIN));
-  reads_peers_ = everybody_reads == 1;
-}
 
 // Nobody closes an endpoint that another rank may still need: all ranks say leave, and all hear that all
 // have. A rank leaves with its operations done and its messages gone, so after that no message is worth
@@ -98,6 +33,7 @@ World::~World() {
   end_messages();
   control_.close();
   if (!at_rest_) abandon();
+  spare_.reset();
   operations_.clear();
   graveyard_.clear();
   fabric_.reset();
@@ -147,15 +83,18 @@ void World::work_until(Condition reached) {
   }
 }
 
-Operation* World::begin(Operation::Plan plan) {
+Operation* World::begin(const Operation::Plan& plan) {
   const std::lock_guard lock(mutex_);
   require_sound();
-  return begin_with({sequence_++, false}, std::move(plan));
+  return begin_with({sequence_++, false}, plan);
 }
 
-Operation* World::begin_with(Numbering numbering, Operation::Plan plan) {
-  operations_.push_back(
-      std::make_unique<Operation>(*this, *fabric_, place_.rank, numbering, std::move(plan)));
+Operation* World::begin_with(Numbering numbering, const Operation::Plan& plan) {
+  if (spare_)
+    spare_->restart(numbering, plan);
+  else
+    spare_ = std::make_unique<Operation>(*this, *fabric_, frames_, place_.rank, numbering, plan);
+  operations_.push_back(std::move(spare_));
   Operation* operation = operations_.back().get();
   active_.push_back(operation);
   operation->advance();
@@ -208,7 +147,7 @@ sgt_status World::wait(Operation& operation, Failure* failure) {
     bool moved = false;
     {
       const std::lock_guard lock(mutex_);
-      if (!operation.done()) moved = slice();
+      if (!operation.done()) moved = slice(!backoff.fresh());
       const sgt_status status = status_of(operation, failure);
       if (status != SGT_IN_PROGRESS) return status;
     }
@@ -232,18 +171,29 @@ void World::sleep() {
 
 // An operation that is released unfinished is finished first: its peers count on it.
 void World::release(Operation* operation) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (operation->done()) return bury(operation);
+  }
   Failure failure;
   wait(*operation, &failure);
   const std::lock_guard lock(mutex_);
-  std::erase(active_, operation);
-  const auto it = std::find_if(operations_.begin(), operations_.end(),
-                               [operation](const auto& held) { return held.get() == operation; });
-  if (it == operations_.end()) return;
-  if (!operation->settled()) graveyard_.push_back(std::move(*it));
-  operations_.erase(it);
+  bury(operation);
 }
 
-bool World::slice() {
+void World::bury(Operation* operation) {
+  std::erase(active_, operation);
+  const auto it = std::find_if(operations_.rbegin(), operations_.rend(),
+                               [operation](const auto& held) { return held.get() == operation; });
+  if (it == operations_.rend()) return;
+  if (operation->done())
+    spare_ = std::move(*it);
+  else if (!operation->settled())
+    graveyard_.push_back(std::move(*it));
+  operations_.erase(std::next(it).base());
+}
+
+bool World::slice(bool with_control) {
   if (broken()) return false;
   if (abort_requested_) {
     fail({SGT_ABORTED, place_.rank, rank_text(place_.rank) + " aborted the world"}, true);
@@ -260,8 +210,10 @@ bool World::slice() {
     const int peer = fabric_->failed_peer();
     suspect({SGT_PEER_DEAD, peer, rank_text(peer) + " died: its endpoint failed"});
   }
+  if (broken() || (!with_control && ++unattended_ < kMostUnattended)) return moved;
+  unattended_ = 0;
   const Time now = Clock::now();
-  if (!broken() && now - attended_at_ >= kAttendEvery) attend(now);
+  if (now - attended_at_ >= kAttendEvery) attend(now);
   return moved;
 }
 

@@ -79,15 +79,16 @@ class World {
   void open_fabric(const IdLayout& id, const Options& options);
   void introduce(const std::vector<std::string>& blobs, bool one_host);
   void warm_up();
-  Operation* begin(Operation::Plan plan);
+  Operation* begin(const Operation::Plan& plan);
   // mutex_ is held.
-  Operation* begin_with(Numbering numbering, Operation::Plan plan);
+  Operation* begin_with(Numbering numbering, const Operation::Plan& plan);
   void require_sound();
   bool broken() const { return status_.load(std::memory_order_acquire) != SGT_OK; }
   sgt_status status_of(const Operation& operation, Failure* failure);
 
-  bool slice();
+  bool slice(bool with_control = true);
   void collect(Operation& operation);
+  void bury(Operation* operation);
   void attend(Time now);
   void listen();
   void lost_coordinator();
@@ -112,11 +113,13 @@ class World {
   std::mutex mutex_;
   Fd wake_;
   ScratchPool scratch_;
+  FramePool frames_;
   PeerMemory memory_;
   Control control_;
   Door door_;
   std::vector<IdLayout> doors_;  // by rank
   std::unique_ptr<Fabric> fabric_;
+  std::unique_ptr<Operation> spare_;                    // the last that was released, for the next
   std::vector<std::unique_ptr<Operation>> operations_;  // held by the caller
   std::vector<Operation*> active_;
   std::vector<std::unique_ptr<Operation>> graveyard_;  // UCX may still touch their buffers
@@ -124,6 +127,7 @@ class World {
   std::vector<uint32_t> sent_to_;                      // messages between two ranks, by peer
   std::vector<uint32_t> received_from_;
   std::optional<Pending> pending_;
+  int unattended_ = 0;  // slices
   Time attended_at_{};
   Time attended_since_{};
   bool closing_ = false;
