@@ -307,6 +307,28 @@ TEST(GateBlockTest, UnguardedBeginsWithAStepNotWithinOne) {
   EXPECT_EQ(g.sets[0].decision.released, 1u);
 }
 
+// Of one group all ranks see that one is missing; of several in turn some may have the sum of all.
+TEST(GateBlockTest, SumsOfTooFewRanksReleaseOrWhereTheyGoInTurnsDecideNothing) {
+  for (const bool in_turns : {false, true}) {
+    SCOPED_TRACE(in_turns);
+    GateBlock g = alone();
+    g.policy.world = 4;
+    g.in_turns = in_turns;
+    begin_step(g);
+    auto fields = summarize(g, {slot_of({1})});
+    decide_set(g, 0, fields.data());
+    EXPECT_EQ(g.released, in_turns ? 0u : 1u);
+    EXPECT_EQ(g.sets[0].decided_step, in_turns ? 0u : 1u);
+    EXPECT_EQ(g.sets[0].outputs.found_inf, 1.0f);
+    begin_step(g);
+    EXPECT_EQ(g.undecided, in_turns ? 1u : 0u) << "what has no decision says so";
+    fields = summarize(g, {slot_of({1})});
+    fields[kSumDegrade] = 1;
+    decide_set(g, 0, fields.data());
+    EXPECT_EQ(g.released, 1u) << "a rank that fails before the exchange keeps all from applying";
+  }
+}
+
 TEST(GateBlockTest, ReleaseAfterZeroMeansAtTheFirstDivergenceNotBefore) {
   GateBlock g = alone();
   g.policy.release_after = 0;
