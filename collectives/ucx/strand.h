@@ -116,6 +116,7 @@ class Strand {
     static void* operator new(size_t bytes, Lane& lane, Others&&...) {
       return lane.frames().take(bytes);
     }
+    // NOLINTNEXTLINE(misc-new-delete-overloads): of the template above
     static void operator delete(void* frame) { FramePool::give_back(frame); }
     Strand get_return_object() { return Strand(std::coroutine_handle<promise_type>::from_promise(*this)); }
     std::suspend_always initial_suspend() noexcept { return {}; }
