@@ -11,7 +11,7 @@ Outcome read_scalar(const void* scalar, int type, int residence, PreMul* premul)
     premul->pointer = scalar;
     return success();
   }
-  const std::size_t size = element_size(type);
+  const std::size_t size = element_bytes(type);
   if (size == 0) {
     // NCCL's code for it.
     return {ncclInternalError, "ncclRedOpCreatePreMulSum: datatype " + std::to_string(type) +

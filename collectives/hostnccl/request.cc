@@ -26,7 +26,7 @@ std::string label(const Request& request, const char* argument) {
 
 Outcome check_type(const Request& request) {
   const int type = request.type;
-  if (element_size(request.type) != 0) return success();
+  if (element_bytes(request.type) != 0) return success();
   return invalid_argument(label(request, "datatype") + std::to_string(type) +
                           " is unknown; allowed: 0 to 11");
 }
@@ -48,7 +48,7 @@ Outcome check_root(const Request& request, int size) {
 
 Outcome check_length(const Request& request, int size) {
   const std::size_t room = static_cast<std::size_t>(std::numeric_limits<std::ptrdiff_t>::max());
-  const std::size_t unit = element_size(request.type) * static_cast<std::size_t>(size);
+  const std::size_t unit = element_bytes(request.type) * static_cast<std::size_t>(size);
   if (request.count <= room / unit) return success();
   return invalid_argument(label(request, "count") + std::to_string(request.count) +
                           " is more than memory can hold; allowed: at most " + std::to_string(room / unit));
@@ -89,24 +89,6 @@ Outcome check_overlap(const Request& request, const Extent& extent, int rank) {
 
 }  // namespace
 
-std::size_t element_size(int type) noexcept {
-  switch (type) {
-    case ncclInt8:
-    case ncclUint8:
-    case ncclFloat8e4m3:
-    case ncclFloat8e5m2: return 1;
-    case ncclFloat16:
-    case ncclBfloat16: return 2;
-    case ncclInt32:
-    case ncclUint32:
-    case ncclFloat32: return 4;
-    case ncclInt64:
-    case ncclUint64:
-    case ncclFloat64: return 8;
-    default: return 0;
-  }
-}
-
 const char* name_of(Collective kind) noexcept {
   switch (kind) {
     case Collective::kAllReduce: return "ncclAllReduce";
@@ -128,7 +110,7 @@ bool reduces(Collective kind) noexcept {
 }
 
 Extent extent_of(const Request& request, int rank, int size) noexcept {
-  const std::size_t share = request.count * element_size(request.type);
+  const std::size_t share = request.count * element_bytes(request.type);
   const std::size_t all = share * static_cast<std::size_t>(size);
   const bool root = request.root == rank;
   switch (request.kind) {

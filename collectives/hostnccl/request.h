@@ -12,6 +12,7 @@
 #include <string>
 
 #include "collectives/hostnccl/outcome.h"
+#include "collectives/nccl_abi/element_bytes.h"
 #include "collectives/nccl_abi/nccl_abi.h"
 #include "collectives/ucx/transport.h"
 
@@ -52,9 +53,6 @@ struct Request {
   int root = 0;  // the peer of a send or receive
   PreMul premul = {};
 };
-
-// Bytes of an element; 0 for a type that is not offered.
-std::size_t element_size(int type) noexcept;
 
 const char* name_of(Collective kind) noexcept;
 bool reduces(Collective kind) noexcept;

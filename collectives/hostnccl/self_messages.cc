@@ -9,7 +9,7 @@ namespace stepgate::hostnccl {
 namespace {
 
 std::size_t bytes_of(const Request& request) {
-  return request.count * element_size(request.type);
+  return request.count * element_bytes(request.type);
 }
 
 // The unmatched ones of one communicator; all of one kind.

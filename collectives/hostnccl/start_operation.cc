@@ -25,7 +25,7 @@ const void* sent(const Request& r, int size, Operation* operation) {
   const std::size_t elements = scatters ? r.count * static_cast<std::size_t>(size) : r.count;
   void* product = r.recv;
   if (r.kind != Collective::kAllReduce) {
-    operation->scratch.resize(elements * element_size(r.type));
+    operation->scratch.resize(elements * element_bytes(r.type));
     product = operation->scratch.data();
   }
   r.premul.scale(product, r.send, r.premul.scalar(), elements, static_cast<sgt_type>(r.type));
@@ -65,7 +65,7 @@ void run_alone(const Request& r) {
   if (r.premul.used()) {
     r.premul.scale(r.recv, r.send, r.premul.scalar(), r.count, static_cast<sgt_type>(r.type));
   } else if (r.send != r.recv) {
-    std::memcpy(r.recv, r.send, r.count * element_size(r.type));
+    std::memcpy(r.recv, r.send, r.count * element_bytes(r.type));
   }
 }
 

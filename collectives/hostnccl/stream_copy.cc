@@ -15,7 +15,7 @@ Outcome copy_on_stream(const Call& call) {
   if (!scope.outcome().ok()) return scope.outcome();
   const auto to = static_cast<cuda::Address>(reinterpret_cast<std::uintptr_t>(call.request.recv));
   const auto from = static_cast<cuda::Address>(reinterpret_cast<std::uintptr_t>(call.request.send));
-  const std::size_t bytes = call.request.count * element_size(call.request.type);
+  const std::size_t bytes = call.request.count * element_bytes(call.request.type);
   return cuda.told(cuda.api.MemcpyDtoDAsync(to, from, bytes, call.stream), "cuMemcpyDtoDAsync");
 }
 

@@ -200,7 +200,7 @@ Outcome StreamFlight::copy_out() {
       if (Outcome o = fetch(piece, piece.staged.send, asked.send, piece.extent.send_bytes); !o.ok()) return o;
     }
     if (piece.call.scalar_on_device) {
-      Outcome o = fetch(piece, piece.staged.premul.pointer, asked.premul.pointer, element_size(asked.type));
+      Outcome o = fetch(piece, piece.staged.premul.pointer, asked.premul.pointer, element_bytes(asked.type));
       if (!o.ok()) return o;
     }
   }

@@ -79,7 +79,7 @@ bool Gate::within_span(const void* data, std::uint64_t bytes) const noexcept {
 bool Gate::may_concern(const Reduction& op) const noexcept {
   const bool scatter = op.kind == OpKind::kReduceScatter;
   if (op.recv == nullptr || (scatter && op.world <= 0)) return true;
-  const std::uint64_t bytes = op.count * bytes_of(op.type);
+  const std::uint64_t bytes = op.count * element_bytes(op.type);
   const std::uint64_t sent = scatter ? bytes * static_cast<std::uint64_t>(op.world) : bytes;
   return within_span(op.recv, bytes) || within_span(op.send, sent);
 }
@@ -89,7 +89,7 @@ void Gate::before(const Reduction& op) noexcept {
   const std::lock_guard lock(mutex_);
   if (phase_ == Phase::kEnding || !attribution_on()) return;
   const std::uint64_t sends = op.kind == OpKind::kReduceScatter ? static_cast<std::uint64_t>(op.world) : 1;
-  if (!wants(op, op.count * bytes_of(op.type), sends)) {
+  if (!wants(op, op.count * element_bytes(op.type), sends)) {
     // Elsewhere than on its root a reduce shows no receive buffer to know a gradient by.
     if (op.recv == nullptr) attributing_ = false;
     return;
@@ -110,7 +110,7 @@ void Gate::attribute(const Reduction& op, Window w) noexcept {
   // Elements that a reduce-scatter sends are a multiple of those it receives; among an unknown number of
   // ranks their number is unknown.
   const std::uint64_t sends = scatter ? static_cast<std::uint64_t>(op.world) : 1;
-  const std::uint64_t bytes = op.count * bytes_of(op.type);
+  const std::uint64_t bytes = op.count * element_bytes(op.type);
   bool named = sends != 0 && attribute_ranges(op, op.send, bytes * sends, false, w);
   if (!named && sends != 0 && !scatter) named = attribute_ranges(op, op.recv, bytes, true, w);
   if (!named && sends != 0) named = attribute_anonymous(op, op.count * sends, w);
@@ -196,7 +196,7 @@ void Gate::after(const Reduction& op, Outcome outcome) noexcept {
   if (!may_concern(op)) return counters_.passed(op_of(op.kind));
   const std::lock_guard lock(mutex_);
   hits_.clear();
-  ranges_.touching(op.recv, op.count * bytes_of(op.type), true, &hits_);
+  ranges_.touching(op.recv, op.count * element_bytes(op.type), true, &hits_);
   if (op.kind == OpKind::kMovement) return moved_locked(op, outcome);
   const Window w = hits_.empty() ? Window::kClosed : window(op);
   if (phase_ == Phase::kOpen && w != Window::kGraph) {
@@ -236,7 +236,7 @@ void Gate::hold_locked(const Reduction& op) noexcept {
 void Gate::launched_locked(const Reduction& op) noexcept {
   if (phase_ != Phase::kOpen) return;
   hits_.clear();
-  ranges_.touching(op.recv, op.count * bytes_of(op.type), true, &hits_);
+  ranges_.touching(op.recv, op.count * element_bytes(op.type), true, &hits_);
   if (op.kind == OpKind::kMovement) return moved_locked(op, Outcome::kLaunched);
   const Window w = window(op);
   if (w == Window::kClosed) {

@@ -3,31 +3,11 @@
 // Thread: any; pure functions.
 #pragma once
 
-#include <cstddef>
-
 #include "collectives/core/element_type.h"
+#include "collectives/nccl_abi/element_bytes.h"
 #include "collectives/nccl_abi/nccl_abi.h"
 
 namespace stepgate::gate {
-
-// Bytes of an element; 0 for a type that is none.
-inline std::size_t bytes_of(ncclDataType_t t) {
-  switch (t) {
-    case ncclInt8:
-    case ncclUint8:
-    case ncclFloat8e4m3:
-    case ncclFloat8e5m2: return 1;
-    case ncclFloat16:
-    case ncclBfloat16: return 2;
-    case ncclInt32:
-    case ncclUint32:
-    case ncclFloat32: return 4;
-    case ncclInt64:
-    case ncclUint64:
-    case ncclFloat64: return 8;
-    default: return 0;
-  }
-}
 
 // False for what is no floating type.
 inline bool element_type_of(ncclDataType_t t, ElementType* out) {

@@ -113,7 +113,7 @@ bool Observer::add_range_locked(std::uint32_t id, const Reduction& op) {
   ranges_.resize(id + std::size_t{1});
   ranges_[id].watch = pool_.add();
   const std::string declared =
-      options_.declared_name ? options_.declared_name(op.recv, op.count * bytes_of(op.type)) : "";
+      options_.declared_name ? options_.declared_name(op.recv, op.count * element_bytes(op.type)) : "";
   const std::lock_guard lock(records_mutex_);
   names_.resize(id + std::size_t{1});
   names_[id] = declared.empty() ? steps_.name(id) : declared;

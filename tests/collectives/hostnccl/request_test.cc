@@ -125,7 +125,7 @@ INSTANTIATE_TEST_SUITE_P(Table, RequestChecks, testing::ValuesIn(kRows));
 TEST(ElementSize, OfEveryType) {
   constexpr std::size_t kSizes[ncclNumTypes] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};
   for (int type = 0; type < ncclNumTypes; ++type) {
-    EXPECT_EQ(element_size(type), kSizes[type]) << type;
+    EXPECT_EQ(element_bytes(type), kSizes[type]) << type;
   }
 }
 
