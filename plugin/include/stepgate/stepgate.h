@@ -288,10 +288,10 @@ STEPGATE_API stepgate_status stepgate_outputs(stepgate_gate* gate, uint32_t set,
 
 /* Sets the scaler's scale, as torch's update(new_scale) does; all ranks must. Recorded as external. */
 STEPGATE_API stepgate_status stepgate_set_scale(stepgate_gate* gate, double scale);
-/* The fp32 scale of the job's own scaler, in device or host memory: read at the beginning of every step that is
- * observed, published, and divided out of the observed norm. It must stay until the next call, or the gate's end;
- * NULL ends it. One a process, the last one told. STEPGATE_INVALID while the gate enforces: its own scaler gives
- * the scale then. */
+/* The fp32 scale of the job's own scaler, in device or host memory: read at the beginning of every step that
+ * is observed, published, and divided out of the observed norm. It must stay until the next call, or the
+ * gate's end; NULL ends it. One a process, the last one told. STEPGATE_INVALID while the gate enforces: its
+ * own scaler gives the scale then. */
 STEPGATE_API stepgate_status stepgate_external_scale(stepgate_gate* gate, const float* scale);
 
 /* ---- observations beyond gradients ------------------------------------------------------ */
