@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include "tests/collectives/device/scan_oracle.h"
+
 namespace stepgate::test {
 namespace {
 
@@ -18,15 +20,6 @@ double decode_fp8(ElementType t, unsigned bits) {
   const unsigned mantissa = magnitude & ((1u << mantissa_bits) - 1);
   if (exponent == 0) return std::ldexp(mantissa, 1 - bias - mantissa_bits);
   return std::ldexp(mantissa + (1u << mantissa_bits), exponent - bias - mantissa_bits);
-}
-
-double fold(std::vector<double> v) {
-  while (v.size() > 1) {
-    std::vector<double> next;
-    for (std::size_t i = 0; i < v.size(); i += 2) next.push_back(i + 1 < v.size() ? v[i] + v[i + 1] : v[i]);
-    v = next;
-  }
-  return v.empty() ? 0 : v[0];
 }
 
 // A finite fp8 magnitude never leaves what fp32 squares hold: fp64 columns come with inf or NaN alone.

@@ -33,16 +33,6 @@ bool holds_in_fp32(double abs_max) {
   return abs_max == 0 || (abs_max >= kFp32SquaresMin && abs_max <= kFp32SquaresMax);
 }
 
-double fold(std::vector<double> sums) {
-  while (sums.size() > 1) {
-    std::vector<double> next;
-    for (std::size_t i = 0; i + 1 < sums.size(); i += 2) next.push_back(sums[i] + sums[i + 1]);
-    if (sums.size() % 2 != 0) next.push_back(sums.back());
-    sums = next;
-  }
-  return sums.empty() ? 0.0 : sums[0];
-}
-
 double unit_squares(ElementType stored, const std::vector<double>& unit) {
   bool finite = true;
   double abs_max = 0;
@@ -76,6 +66,16 @@ void count_element(double x, ElementType compute, GradStats& s) {
 }
 
 }  // namespace
+
+double fold(std::vector<double> sums) {
+  while (sums.size() > 1) {
+    std::vector<double> next;
+    for (std::size_t i = 0; i + 1 < sums.size(); i += 2) next.push_back(sums[i] + sums[i + 1]);
+    if (sums.size() % 2 != 0) next.push_back(sums.back());
+    sums = next;
+  }
+  return sums.empty() ? 0.0 : sums[0];
+}
 
 std::uint64_t test_seed() {
   static const std::uint64_t kSeed = [] {

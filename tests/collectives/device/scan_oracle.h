@@ -30,6 +30,8 @@ std::uint64_t nan_bits(ElementType t);
 std::uint64_t largest_bits(ElementType t);
 
 double decode(ElementType t, std::uint64_t bits);
+// The sum in the order of a scan: neighbours in pairs, again and again; 0 for none.
+double fold(std::vector<double> sums);
 // Nearest, ties to even; overflow to inf.
 std::uint64_t encode(ElementType t, double value);
 
