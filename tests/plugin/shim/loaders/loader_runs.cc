@@ -48,13 +48,6 @@ void expect_line(const Outcome& o, const std::string& line) {
                                                                       << o.out << o.err;
 }
 
-double series(const Outcome& o, const std::string& name) {
-  for (const std::string& line : lines_of(o.out)) {
-    if (line.starts_with(name + " ")) return std::strtod(line.c_str() + name.size() + 1, nullptr);
-  }
-  return -1;
-}
-
 std::size_t times_said(const Outcome& o, const std::string& text) {
   std::size_t n = 0;
   for (std::size_t at = o.err.find(text); at != std::string::npos; at = o.err.find(text, at + 1)) ++n;

@@ -26,8 +26,6 @@ Outcome run_python(const std::string& script, const Variables& variables);
 
 // Whether the outcome's output has this whole line; fails the test otherwise.
 void expect_line(const Outcome& o, const std::string& line);
-// The value of a series that the program printed from its page; -1 where it did not.
-double series(const Outcome& o, const std::string& name);
 // How often the text stands on standard error.
 std::size_t times_said(const Outcome& o, const std::string& text);
 
