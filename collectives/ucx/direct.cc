@@ -19,6 +19,7 @@ struct Offer {
   uint64_t send;
   uint64_t recv;
   uint64_t count;
+  uint64_t kind;  // type and reduction
 };
 
 std::byte* at(void* base, size_t offset) {
@@ -36,13 +37,22 @@ void tell_all(Lane& lane, Place place, const void* mine, void* theirs, size_t by
   }
 }
 
-bool agreed(Lane& lane, Place place, const std::vector<Offer>& offers, size_t count) {
+// By address and length alone a rank would read past the end of a shorter type, or sum what is no number.
+std::string disagreement(const Offer& mine, const Offer& theirs) {
+  if (theirs.count != mine.count)
+    return std::to_string(theirs.count) + " elements, not " + std::to_string(mine.count);
+  if (theirs.kind != mine.kind) return "another type or reduction";
+  return "";
+}
+
+bool agreed(Lane& lane, Place place, const std::vector<Offer>& offers, const Offer& mine) {
   for (int rank = 0; rank < place.size; ++rank) {
-    const Offer& offer = offers[static_cast<size_t>(rank)];
-    if (rank == place.rank || offer.count == count) continue;
+    if (rank == place.rank) continue;
+    const std::string differs = disagreement(mine, offers[static_cast<size_t>(rank)]);
+    if (differs.empty()) continue;
     lane.fail({SGT_SYSTEM, rank,
-               "rank " + std::to_string(rank) + " brings " + std::to_string(offer.count) + " elements, not " +
-                   std::to_string(count) + ": do the ranks agree on operation, type and count?"});
+               "rank " + std::to_string(rank) + " brings " + differs +
+                   ": do the ranks agree on operation, type and count?"});
     return false;
   }
   return true;
@@ -81,11 +91,12 @@ bool combine_slice(Lane& lane, Place place, const Reducer& reducer, const PeerMe
 Strand direct_allreduce(Lane& lane, Place place, const Reducer& reducer, ScratchPool& pool,
                         const PeerMemory& memory, const void* send, void* recv, RingSlice slice) {
   const auto ranks = static_cast<size_t>(place.size);
-  const Offer mine{reinterpret_cast<uint64_t>(send), reinterpret_cast<uint64_t>(recv), slice.total};
+  const Offer mine{reinterpret_cast<uint64_t>(send), reinterpret_cast<uint64_t>(recv), slice.total,
+                   reducer.kind()};
   std::vector<Offer> offers(ranks);
   tell_all(lane, place, &mine, offers.data(), sizeof mine, 0);
   co_await lane.all();
-  if (!agreed(lane, place, offers, slice.total)) co_return;
+  if (!agreed(lane, place, offers, mine)) co_return;
 
   const char token = 1;
   std::vector<char> heard(ranks);

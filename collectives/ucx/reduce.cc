@@ -281,6 +281,7 @@ size_t width_of(sgt_type type) {
 Reducer::Reducer(sgt_type type, sgt_reduction reduction, int size)
     : width_(width_of(type)),
       size_(size),
+      kind_(static_cast<uint32_t>(type) << 8 | static_cast<uint32_t>(reduction)),
       hop_(HWY_DYNAMIC_DISPATCH(find_kernel)(type, reduction == SGT_AVG ? SGT_SUM : reduction)),
       last_(HWY_DYNAMIC_DISPATCH(find_kernel)(type, reduction)) {}
 

@@ -17,6 +17,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 #include "collectives/ucx/transport.h"
 
@@ -34,6 +35,8 @@ class Reducer {
   Reducer(sgt_type type, sgt_reduction reduction, int size);
 
   size_t width() const { return width_; }
+  // Another number for every type and reduction: what ranks compare to see that they agree.
+  uint32_t kind() const { return kind_; }
   void combine(void* out, const void* first, const void* second, size_t count) const;
   void combine_last(void* out, const void* first, const void* second, size_t count) const;
 
@@ -42,6 +45,7 @@ class Reducer {
  private:
   size_t width_;
   int size_;
+  uint32_t kind_;
   Kernel hop_;
   Kernel last_;
 };

@@ -143,16 +143,27 @@ TEST_P(Flight, TwoWorldsInOneProcessDoNotMixUp) {
   });
 }
 
+void expect_disagreement(Rank& rank, void* data, size_t count, sgt_type type, sgt_reduction reduction) {
+  const Outcome outcome = rank.allreduce(data, data, count, type, reduction);
+  EXPECT_EQ(outcome.status, SGT_SYSTEM);
+  EXPECT_NE(std::string(outcome.error.message).find("do the ranks agree"), std::string::npos)
+      << outcome.error.message;
+}
+
 TEST_P(Flight, AMismatchOfCountsIsAnErrorNotAHang) {
   for (const size_t count : {64, 100000})
     run_ranks(2, setting(20), [count](Rank& rank) {
       std::vector<float> data(count, 1.0f);
-      const Outcome outcome = rank.allreduce(data.data(), data.data(), count - static_cast<size_t>(rank.rank),
-                                             SGT_FLOAT32, SGT_SUM);
-      EXPECT_EQ(outcome.status, SGT_SYSTEM);
-      EXPECT_NE(std::string(outcome.error.message).find("do the ranks agree"), std::string::npos)
-          << outcome.error.message;
+      expect_disagreement(rank, data.data(), count - static_cast<size_t>(rank.rank), SGT_FLOAT32, SGT_SUM);
     });
+}
+
+// The same count, so that only the width differs; a reader of the other's buffer would read past its end.
+TEST_P(Flight, AMismatchOfTypesOfLongVectorsIsAnError) {
+  run_ranks(2, setting(20), [](Rank& rank) {
+    std::vector<double> data(100000, 1.0);
+    expect_disagreement(rank, data.data(), data.size(), rank.rank == 0 ? SGT_FLOAT32 : SGT_FLOAT64, SGT_SUM);
+  });
 }
 
 TEST_P(Flight, ArgumentsAreRefusedAndTheWorldIsUnharmed) {
