@@ -1,6 +1,8 @@
 #include "plugin/core/activation.h"
 
+#include <algorithm>
 #include <array>
+#include <cmath>
 #include <utility>
 
 #include "collectives/core/step_summary.h"
@@ -8,7 +10,18 @@
 namespace stepgate::gate {
 namespace {
 
-enum Field { kContributors = 0, kRank, kRankSquared, kLeaving, kUnwilling, kFirstItem };
+enum Field {
+  kContributors = 0,
+  kRank,
+  kRankSquared,
+  kKind,
+  kUnwilling,
+  kFirstItem,
+  kRankHash = kFirstItem + 4 * kBallotItems,
+  kAhead,
+  kAheadSquared
+};
+static_assert(kAheadSquared + 1 == kActivationFields);
 
 struct Item {
   const char* what;
@@ -33,11 +46,31 @@ void write_half(std::uint32_t half, double* at) {
   at[1] = static_cast<double>(half) * half;
 }
 
-// Once each of 0 .. world-1, told by count, sum and sum of squares.
+// 16 bits, so that they sum exactly.
+double hash_of_rank(std::uint32_t rank) {
+  std::uint32_t h = (rank + 1) * 0x9e3779b1u;
+  h = (h ^ (h >> 15)) * 0x85ebca77u;
+  return (h ^ (h >> 13)) & 0xffffu;
+}
+
+double hashes_of_all(std::uint32_t world) {
+  double sum = 0;
+  for (std::uint32_t r = 0; r < world; ++r) sum += hash_of_rank(r);
+  return sum;
+}
+
+// What each rank's ballot of this kind adds; no mixture of kinds sums to `world` times one of them.
+double mark_of(BallotKind kind) {
+  if (kind == BallotKind::kEnter) return 0;
+  return kind == BallotKind::kLeave ? 1 : 0x1p24;
+}
+
+// Once each of 0 .. world-1, told by count, sum, sum of squares and sum of hashes: {0, 4, 5} and {1, 2, 6}
+// have the first three in common.
 bool every_rank_once(const double* s, std::uint32_t world) {
   const double n = world;
   return s[kContributors] == n && s[kRank] == n * (n - 1) / 2 &&
-         s[kRankSquared] == (n - 1) * n * (2 * n - 1) / 6;
+         s[kRankSquared] == (n - 1) * n * (2 * n - 1) / 6 && s[kRankHash] == hashes_of_all(world);
 }
 
 bool plausible(double x) {
@@ -54,7 +87,7 @@ void write_ballot(const Ballot& ballot, BallotKind kind, std::uint32_t rank, boo
   f[kContributors] = 1;
   f[kRank] = rank;
   f[kRankSquared] = static_cast<double>(rank) * rank;
-  f[kLeaving] = kind == BallotKind::kLeave;
+  f[kKind] = mark_of(kind);
   f[kUnwilling] = !willing;
   double* at = f + kFirstItem;
   for (const std::uint32_t item : items_of(ballot)) {
@@ -62,6 +95,17 @@ void write_ballot(const Ballot& ballot, BallotKind kind, std::uint32_t rank, boo
     write_half(item >> 16, at + 2);
     at += 4;
   }
+  f[kRankHash] = hash_of_rank(rank);
+  f[kAhead] = static_cast<double>(ballot.ahead);
+  f[kAheadSquared] = f[kAhead] * f[kAhead];
+}
+
+// No value is further above the mean than sqrt((n - 1) * variance); where one rank alone is ahead of the
+// others that is what it is.
+std::uint64_t furthest_ahead(const double* s, std::uint32_t world) {
+  const double n = world;
+  const double spread = std::max(0.0, n * s[kAheadSquared] - s[kAhead] * s[kAhead]);
+  return static_cast<std::uint64_t>(std::ceil((s[kAhead] + std::sqrt((n - 1) * spread)) / n));
 }
 
 Verdict count_ballots(const double* s, BallotKind kind, std::uint32_t world) {
@@ -74,9 +118,14 @@ Verdict count_ballots(const double* s, BallotKind kind, std::uint32_t world) {
                    std::to_string(static_cast<std::uint64_t>(s[kContributors])) + " ranks answered where " +
                        std::to_string(world) + " must, each once (is the plugin loaded on every rank?)");
   }
-  const double leaving = kind == BallotKind::kLeave ? static_cast<double>(world) : 0.0;
-  if (s[kLeaving] != leaving) {
+  if (s[kKind] != world * mark_of(kind)) {
     return refusal(metrics::RefuseReason::kOther, "some ranks enter enforce while others leave it");
+  }
+  if (s[kUnwilling] != 0 && kind == BallotKind::kConfirm) {
+    return refusal(
+        metrics::RefuseReason::kGroups,
+        "others counted ballots that are not those of all ranks, each once, or failed (do the groups "
+        "form a mesh on every rank?)");
   }
   if (s[kUnwilling] != 0) {
     return refusal(metrics::RefuseReason::kConfig,

@@ -28,6 +28,7 @@ std::unique_ptr<Gate> Gate::create(GateOptions options, device::Device& device, 
 }
 
 Gate::~Gate() {
+  if (ballot_ != nullptr) ballot_->abandoned = true;
   // Memory is about to go that enqueued work may still write to.
   if (!device_.immediate() && control_ != nullptr && control_locked()) device_.synchronize(control_);
   for (const Used& u : used_) {
@@ -53,7 +54,7 @@ bool Gate::make_order() {
 }
 
 // nullptr where memory cannot be had, or not be written.
-std::shared_ptr<Gate::PendingBallot> Gate::make_ballot() {
+std::shared_ptr<PendingBallot> Gate::make_ballot() {
   auto b = std::make_shared<PendingBallot>();
   double unwilling[kExchangeFields] = {};
   write_ballot(Ballot{}, BallotKind::kEnter, static_cast<std::uint32_t>(options_.rank), false, unwilling);

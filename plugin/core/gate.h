@@ -36,6 +36,7 @@
 #include "plugin/core/log.h"
 #include "plugin/core/nccl_calls.h"
 #include "plugin/core/observe/observations.h"
+#include "plugin/core/pending_ballot.h"
 #include "plugin/core/plane/sampler.h"
 #include "plugin/core/range_table.h"
 #include "plugin/core/state_blob.h"
@@ -170,17 +171,6 @@ class Gate final : public metrics::RecordSource, public plane::RankSource {
     std::thread::id issuer;  // nobody else enqueues work for it
   };
 
-  // Shared with the call that carries it: at a deadline the call outlives this object.
-  struct PendingBallot {
-    DeviceBuffer<double> fields;
-    DeviceBuffer<double> unwilling;  // constant: what a rank sends that cannot fill `fields`
-    DeviceBuffer<double> nothing;    // zeros
-    DeviceBuffer<double> sums;       // mapped
-    bool summed = false;
-    device::Code copied = device::Code::kOk;
-    std::string error;
-  };
-
   // First in a call that writes on the gate's stream; at its end, with no lock held, what was written is
   // waited for where a graph may run next, which nobody can put behind it.
   class BeforeReplays {
@@ -264,6 +254,7 @@ class Gate final : public metrics::RecordSource, public plane::RankSource {
   device::FinishStep finish_job(std::int32_t decide_set);
   stepgate_status finish_locked(std::int32_t decide_set, device::Stream s, device::CaptureState state);
   void withhold_locked(std::uint32_t set, device::Stream s) noexcept;
+  void release_locked(device::Stream s) noexcept;
   stepgate_status verdict_locked(std::uint32_t set) const;
   // gate_outcome.cc
   std::uint64_t begun_steps_locked() const;
@@ -275,12 +266,15 @@ class Gate final : public metrics::RecordSource, public plane::RankSource {
 
   // gate_activation.cc
   Chain chain() const;
-  bool exchange_step(const double* send, double* recv, device::Stream s, std::string* why) noexcept;
-  bool exchange(const double* send, double* recv, device::Stream s, std::string* why) noexcept;
+  bool exchange_step(const double* send, double* recv, device::Stream s, std::uint64_t agreement,
+                     std::string* why) noexcept;
+  bool exchange(const double* send, double* recv, device::Stream s, std::uint64_t agreement,
+                std::string* why) noexcept;
   stepgate_status refuse(metrics::RefuseReason reason, const std::string& why);
   stepgate_status ready_to_vote(const char* function, device::Stream s);
-  bool write_fresh_locked() noexcept;
-  stepgate_status vote(BallotKind kind, device::Stream s, double* sums);
+  bool write_fresh_locked(std::uint64_t step) noexcept;
+  stepgate_status vote(BallotKind kind, bool willing, device::Stream s, double* sums);
+  stepgate_status confirm(stepgate_status voted, device::Stream s, const double* sums);
   Ballot ballot_locked() const;
 
   // gate_records.cc; mutex_ held
@@ -378,6 +372,7 @@ class Gate final : public metrics::RecordSource, public plane::RankSource {
   // All memory that was ever declared lies within; grows only.
   std::atomic<std::uintptr_t> span_begin_{~std::uintptr_t{0}}, span_end_{0};
   std::atomic<bool> exchange_stuck_{false};  // a collective of ours never returned
+  std::atomic<std::uint64_t> agreement_{0};  // counts those that reset and reset_world ended
   std::atomic<std::uint64_t> reached_{0};    // the step whose exchange was come to
   std::atomic<bool> enforcing_{false};
   std::atomic<bool> ever_enforced_{false};

@@ -2,6 +2,7 @@
 //
 // The exchange is one ncclAllReduce on the job's own communicator (groups.h: or on several in turn), issued
 // by the calling thread at the same point on every rank. No lock of ours is held meanwhile.
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <memory>
@@ -34,24 +35,29 @@ Chain Gate::chain() const {
 #if defined(STEPGATE_WITHOUT_EXCHANGE)
 // What frameworks without an agreement do: every rank believes that all others saw what it saw. Built
 // for one test alone, which must then find ranks that decide differently.
-bool Gate::exchange_step(const double* send, double* recv, device::Stream, std::string*) noexcept {
+bool Gate::exchange_step(const double* send, double* recv, device::Stream, std::uint64_t,
+                         std::string*) noexcept {
   for (int i = 0; i < kExchangeFields; ++i) recv[i] = send[i] * options_.world;
   return true;
 }
 #else
-bool Gate::exchange_step(const double* send, double* recv, device::Stream s, std::string* why) noexcept {
-  return exchange(send, recv, s, why);
+bool Gate::exchange_step(const double* send, double* recv, device::Stream s, std::uint64_t agreement,
+                         std::string* why) noexcept {
+  return exchange(send, recv, s, agreement, why);
 }
 #endif
 
-bool Gate::exchange(const double* send, double* recv, device::Stream s, std::string* why) noexcept {
+bool Gate::exchange(const double* send, double* recv, device::Stream s, std::uint64_t agreement,
+                    std::string* why) noexcept {
   try {
     if (exchange_stuck_) {
       *why = kStuck;
       return false;
     }
-    return sum_over_chain(services_, chain(), send, recv, nothing_.get(), kExchangeFields, s,
-                          options_.configuration.activation_timeout_seconds, *polls_, why);
+    return sum_over_chain(
+        services_, chain(), send, recv, nothing_.get(), kExchangeFields, s,
+        options_.configuration.activation_timeout_seconds, *polls_,
+        [this, agreement] { return agreement_ != agreement; }, why);
   } catch (...) {
     // Out of memory for a sentence: the caller still learns that there was no exchange.
   }
@@ -88,11 +94,13 @@ Ballot Gate::ballot_locked() const {
   b.generation = static_cast<std::uint32_t>(g.generation);
   b.decided = static_cast<std::uint32_t>(g.last_decided);
   b.confirmed = static_cast<std::uint32_t>(g.last_confirmed);
+  b.ahead = begun_steps_locked() - std::min(begun_steps_locked(), g.last_decided);
   return b;
 }
 
 stepgate_status Gate::enforce_decide(device::Stream, const double* fields) {
-  const Verdict v = count_ballots(fields, BallotKind::kEnter, static_cast<std::uint32_t>(options_.world));
+  const auto world = static_cast<std::uint32_t>(options_.world);
+  const Verdict v = count_ballots(fields, BallotKind::kEnter, world);
   if (!v.accepted) return refuse(v.reason, v.why);
   // All ranks have agreed to enforce: this one may not fall back alone. What fails from here on makes it
   // join with the failure summary, and thereby releases everybody at the first step.
@@ -100,7 +108,8 @@ stepgate_status Gate::enforce_decide(device::Stream, const double* fields) {
   {
     const std::lock_guard lock(mutex_);
     broken_ = false;
-    known = control_locked() && known && write_fresh_locked();
+    known = control_locked() && known &&
+            write_fresh_locked(mirror_.get()->last_decided + furthest_ahead(fields, world));
     release_counted_ = false;
     for (std::uint32_t i = 0; i < ranges_.slots(); ++i) write_slot(i);  // sets broken_ where one fails
   }
@@ -117,18 +126,19 @@ stepgate_status Gate::enforce_decide(device::Stream, const double* fields) {
   return STEPGATE_OK;
 }
 
-// The block with which all ranks begin, from what this one's was.
-bool Gate::write_fresh_locked() noexcept {
+// The block with which all ranks begin, from what this one's was. step: alike on all, for summaries are
+// compared by it, and never a step that this rank has begun already, for statistics and records bear its
+// stamp.
+bool Gate::write_fresh_locked(std::uint64_t step) noexcept {
   GateBlock fresh = *mirror_.get();
   fresh.policy = options_.policy;
   fresh.policy.world = static_cast<std::uint32_t>(options_.world);
   fresh.enforcing = 1;
   fresh.slots = kAnonymousSlots + ranges_.slots();
   fresh.in_turns = groups_.chain().in_turns();
-  fresh.released = fresh.undecided = fresh.veto = fresh.degrade = 0;
+  fresh.released = fresh.unguarded = fresh.undecided = fresh.veto = fresh.degrade = 0;
   fresh.diverged_in_row = 0;
-  if (fresh.step < step_) fresh.step = step_;  // a begin that failed counted here and not there
-  step_ = fresh.step;
+  step_ = fresh.step = std::max(step, begun_steps_locked());
   for (SetBlock& set : fresh.sets) set.summarized_step = set.decided_step;
   if (device_.copy_in(control_, block_.get(), &fresh, sizeof fresh) != device::Code::kOk) return false;
   mirror_locked(control_);
@@ -145,7 +155,7 @@ stepgate_status Gate::refuse(metrics::RefuseReason reason, const std::string& wh
 
 // One exchange over the built-in transport around a ballot; the sums land on the host. At the deadline
 // the issued all-reduce stays, with its buffer, and nothing more goes onto that communicator.
-stepgate_status Gate::vote(BallotKind kind, device::Stream s, double* sums) {
+stepgate_status Gate::vote(BallotKind kind, bool willing, device::Stream s, double* sums) {
   if (exchange_stuck_) return fail(STEPGATE_FAILED, kStuck);
   double fields[kExchangeFields] = {};
   Chain links;
@@ -158,7 +168,6 @@ stepgate_status Gate::vote(BallotKind kind, device::Stream s, double* sums) {
       return fail(STEPGATE_FAILED, why);
     }
     links = groups_.chain();
-    const bool willing = kind == BallotKind::kLeave || options_.configuration.mode == Mode::kEnforce;
     write_ballot(ballot_locked(), kind, static_cast<std::uint32_t>(options_.rank), willing, fields);
   }
   // A rank that cannot put its ballot down still joins, with the one made at creation: then all ranks
@@ -171,8 +180,9 @@ stepgate_status Gate::vote(BallotKind kind, device::Stream s, double* sums) {
   device::Device* const device = &device_;
   const bool in_time = run_with_deadline(
       [ballot, services, device, links, send, s, seconds, polls = polls_] {
-        ballot->summed = sum_over_chain(services, links, send, ballot->fields.get(), ballot->nothing.get(),
-                                        kExchangeFields, s, seconds, *polls, &ballot->error);
+        ballot->summed = sum_over_chain(
+            services, links, send, ballot->fields.get(), ballot->nothing.get(), kExchangeFields, s, seconds,
+            *polls, [b = ballot.get()] { return b->abandoned.load(); }, &ballot->error);
         if (!ballot->summed) return;
         // On a device the call has only been enqueued: the other ranks are waited for here.
         ballot->copied =
@@ -182,6 +192,7 @@ stepgate_status Gate::vote(BallotKind kind, device::Stream s, double* sums) {
       },
       std::chrono::duration<double>(seconds));
   if (!in_time) {
+    ballot->abandoned = true;
     exchange_stuck_ = true;
     return fail(STEPGATE_TIMEOUT,
                 "no answer of all ranks within " + shortest_decimal(seconds) +
@@ -218,8 +229,27 @@ stepgate_status Gate::enforce_begin(device::Stream s) {
   const stepgate_status still = ready_to_vote("stepgate_enforce_begin", s);
   if (still != STEPGATE_OK) return still;
   double sums[kExchangeFields] = {};
-  const stepgate_status voted = vote(BallotKind::kEnter, s, sums);
+  const bool willing = options_.configuration.mode == Mode::kEnforce;
+  stepgate_status voted = vote(BallotKind::kEnter, willing, s, sums);
+  if (chain().in_turns()) voted = confirm(voted, s, sums);
   return voted == STEPGATE_OK ? enforce_decide(s, sums) : voted;
+}
+
+// Over groups that do not form a mesh the sums differ from rank to rank, and so do the verdicts. Whose sums
+// are those of all ranks, each once, in both rounds hears here whether all the others say the same.
+stepgate_status Gate::confirm(stepgate_status voted, device::Stream s, const double* sums) {
+  if (exchange_stuck_) return voted;
+  const std::string failure = voted == STEPGATE_OK ? "" : last_error();
+  const auto world = static_cast<std::uint32_t>(options_.world);
+  const bool accepts = voted == STEPGATE_OK && count_ballots(sums, BallotKind::kEnter, world).accepted;
+  double again[kExchangeFields] = {};
+  const stepgate_status confirmed = vote(BallotKind::kConfirm, accepts, s, again);
+  if (confirmed == STEPGATE_TIMEOUT) return confirmed;
+  if (voted != STEPGATE_OK) return fail(voted, failure);
+  if (!accepts) return STEPGATE_OK;  // enforce_decide finds and says the same
+  if (confirmed != STEPGATE_OK) return confirmed;
+  const Verdict v = count_ballots(again, BallotKind::kConfirm, world);
+  return v.accepted ? STEPGATE_OK : refuse(v.reason, v.why);
 }
 
 stepgate_status Gate::enforce_end(device::Stream s) {
@@ -229,7 +259,7 @@ stepgate_status Gate::enforce_end(device::Stream s) {
   const stepgate_status still = ready_to_vote("stepgate_enforce_end", s);
   if (still != STEPGATE_OK) return still;
   double sums[kExchangeFields] = {};
-  const stepgate_status voted = vote(BallotKind::kLeave, s, sums);
+  const stepgate_status voted = vote(BallotKind::kLeave, true, s, sums);
   {
     const std::lock_guard lock(mutex_);
     enforcing_ = false;

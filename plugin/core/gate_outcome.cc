@@ -102,8 +102,12 @@ stepgate_status Gate::apply(std::uint32_t set, device::Stream s) {
   // afterwards the multiplier is 1.
   const bool recorded = state == device::CaptureState::kCapturing && (!capturing_ || phase_ == Phase::kIdle);
   const std::uint32_t bit = 1u << set;
+  // What goes on unguarded is unscaled like what was decided, also where its exchange fails.
+  const bool unguarded =
+      (summarized_ & bit) != 0 &&
+      std::atomic_ref<std::uint32_t>(mirror_.get()->unguarded).load(std::memory_order_relaxed) != 0;
   // Nor does a call see the replays of a captured step.
-  if (!recorded && !captured_ && (!(decided_ & bit) || (applied_sets_ & bit))) {
+  if (!recorded && !captured_ && (!((decided_ & bit) || unguarded) || (applied_sets_ & bit))) {
     return fail(STEPGATE_INVALID, "stepgate_apply: needs a decided step and runs once in it");
   }
   if (!recorded) applied_sets_ |= bit;

@@ -152,6 +152,7 @@ stepgate_status Gate::end_agreement_locked(const char* function, std::uint64_t g
       device_.synchronize(control_) != device::Code::kOk) {
     return fail(STEPGATE_FAILED, std::string(function) + ": " + device_.last_error());
   }
+  ++agreement_;
   enforcing_ = false;
   phase_ = Phase::kIdle;
   mirror_locked(control_);
@@ -188,6 +189,7 @@ stepgate_status Gate::reset_world(std::uint64_t generation, int world, int rank)
     options_.rank = rank;
     return ended;
   }
+  ballot_->abandoned = true;
   ballot_ = std::move(ballot);
   exchange_stuck_ = false;
   groups_.clear();

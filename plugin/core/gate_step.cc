@@ -290,10 +290,22 @@ stepgate_status Gate::finish_locked(std::int32_t decide_set, device::Stream s, d
                   ": a set got no decision; found_inf stays 1 and the next summary says so" + error);
 }
 
+// In this step found_inf stays as its summary left it; unguarded ones begin with the next.
+void Gate::release_locked(device::Stream s) noexcept {
+  static constexpr std::uint32_t kReleased = 1;
+  if (device_.copy_in(s, &block_.get()->released, &kReleased, sizeof kReleased) != device::Code::kOk) {
+    broken_ = true;
+  }
+  if (!capturing_ && !release_counted_) counters_.released(metrics::ReleaseReason::kDegraded);
+  release_counted_ = release_counted_ || !capturing_;
+}
+
 stepgate_status Gate::step_end(std::uint32_t set, device::Stream s) {
   double* fields = nullptr;
   const double* send = nullptr;
   device::CaptureState state = device::CaptureState::kNone;
+  std::uint64_t agreement = 0;
+  bool cut_off = false;
   settle_pending();
   {
     const std::lock_guard lock(mutex_);
@@ -303,19 +315,27 @@ stepgate_status Gate::step_end(std::uint32_t set, device::Stream s) {
     if (!same_capture_locked("stepgate_step_end", state, &why)) return why;
     if (!enter_locked(s, state)) failed_ = true;
     fields = own_fields(set);
-    // Whoever lost a group reaches some ranks only: all that it reaches are released in this step.
-    if (!groups_.chain().whole()) failed_ = true;
+    // Whoever lost a group reaches some ranks only: all that it reaches are released in this step, and so is
+    // it, to whom no sums will say so.
+    cut_off = !groups_.chain().whole();
+    if (cut_off) failed_ = true;
     send = summarize_locked(set, s, fields) ? fields : failure_.get();
     phase_ = Phase::kEnding;
+    agreement = agreement_;
   }
   const auto start = Clock::now();
   std::string error;
-  const bool exchanged = exchange_step(send, fields, s, &error);
+  const bool exchanged = exchange_step(send, fields, s, agreement, &error);
   const std::lock_guard lock(mutex_);
+  if (agreement != agreement_) {
+    return fail(STEPGATE_UNDECIDED,
+                "stepgate_step_end: the gate was reset while the step's exchange was under way");
+  }
   agreement_seconds_ = seconds_since(start);
   if (exchanged) return finish_locked(static_cast<std::int32_t>(set), s, state);
   counters_.error(metrics::Stage::kExchange);
   log_.error("step " + std::to_string(step_) + " undecided: " + error);
+  if (cut_off) release_locked(s);
   finish_locked(kNoSet, s, state);
   return fail(STEPGATE_UNDECIDED, "stepgate_step_end: " + error);
 }

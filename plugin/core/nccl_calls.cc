@@ -35,23 +35,30 @@ ncclResult_t sum_fields(const ShimServices& services, const NcclTable& table, nc
 
 bool sum_over_chain(const ShimServices& services, const Chain& chain, const double* send, double* recv,
                     const double* nothing, std::size_t count, device::Stream s, double limit_seconds,
-                    Polls& polls, std::string* why) {
+                    Polls& polls, const std::function<bool()>& given_up, std::string* why) {
   const Chain::Link* failed = nullptr;
+  bool gone = false;  // the failed one
   ncclResult_t first = ncclSuccess;
   for (std::size_t i = 0; i < chain.count; ++i) {
     const Chain::Link& link = chain.links[i];
+    if (given_up()) {
+      *why = "the exchange was given up: its deadline has passed, or its agreement has ended";
+      return false;
+    }
+    const bool here = link.comm != nullptr && !polls.retired(link.comm);
     ncclResult_t code = ncclInternalError;
-    if (link.comm != nullptr) {
+    if (here) {
       code = sum_fields(services, *link.table, link.comm, send, recv, count, s, limit_seconds, polls);
       send = code == ncclSuccess ? recv : nothing;
     }
     if (code == ncclSuccess || failed != nullptr) continue;
     failed = &link;
     first = code;
+    gone = !here;
   }
   if (chain.count == 0) {
     *why = "no group carries the exchange; add one with stepgate_add_group and activate again";
-  } else if (failed != nullptr && failed->comm == nullptr) {
+  } else if (failed != nullptr && (gone || polls.retired(failed->comm))) {
     *why = "a communicator of the agreement has gone; activate again with those that are there";
   } else if (failed != nullptr) {
     *why = exchange_error(*failed->table, first, failed->comm);
@@ -71,6 +78,11 @@ void Polls::retire(ncclComm_t comm) noexcept {
 void Polls::renew(ncclComm_t comm) {
   const std::lock_guard lock(mutex_);
   std::erase(retired_, comm);
+}
+
+bool Polls::retired(ncclComm_t comm) {
+  const std::lock_guard lock(mutex_);
+  return std::find(retired_.begin(), retired_.end(), comm) != retired_.end();
 }
 
 ncclResult_t Polls::ask(const ShimServices& services, const NcclTable& table, ncclComm_t comm) {

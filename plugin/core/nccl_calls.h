@@ -4,6 +4,7 @@
 // meanwhile (ShimServices::enter_nccl). Ownership: comm and buffers are the caller's.
 #pragma once
 
+#include <functional>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -22,6 +23,7 @@ class Polls {
   void retire(ncclComm_t comm) noexcept;
   // The pointer names a new communicator.
   void renew(ncclComm_t comm);
+  bool retired(ncclComm_t comm);
   // What ncclCommGetAsyncError says, or ncclInternalError for a retired one.
   ncclResult_t ask(const ShimServices& services, const NcclTable& table, ncclComm_t comm);
 
@@ -39,9 +41,11 @@ ncclResult_t sum_fields(const ShimServices& services, const NcclTable& table, nc
 // The SUM of `count` fp64 over every group of the chain in turn. A group that fails, or has gone,
 // gives this rank no sum; it goes on through the others with `nothing` (as many zeros), so that nobody waits
 // there for it. False, with *why, where no sum over all came.
+// given_up: asked before each group; once it says yes nothing more is issued, for a call that outlived its
+// deadline or its agreement would meet the job's own collectives.
 bool sum_over_chain(const ShimServices& services, const Chain& chain, const double* send, double* recv,
                     const double* nothing, std::size_t count, device::Stream s, double limit_seconds,
-                    Polls& polls, std::string* why);
+                    Polls& polls, const std::function<bool()>& given_up, std::string* why);
 
 // Until the communicator's earlier calls are launched: ncclSuccess, its error, or ncclInProgress at the
 // deadline. Waits for NCCL's helper thread, never for the device.

@@ -1,7 +1,9 @@
 // The activation vote, from ballots to verdict.
 #include "plugin/core/activation.h"
 
+#include <algorithm>
 #include <functional>
+#include <random>
 #include <thread>
 
 #include "plugin/core/gate_counters.h"
@@ -100,6 +102,12 @@ TEST(Activation, DuplicateRankRefuses) {
   cancelling[0].rank = 1;
   cancelling[3].rank = 2;
   expect_refused(count(cancelling), RefuseReason::kContributors, "each once");
+  // 0, 4 and 5 have the count, the sum and the squares of 1, 2 and 6.
+  std::vector<Voter> seven = voters(7);
+  seven[0].rank = 1;
+  seven[4].rank = 2;
+  seven[5].rank = 6;
+  expect_refused(count(seven), RefuseReason::kContributors, "each once");
 }
 
 TEST(Activation, EnterAndLeaveDoNotMix) {
@@ -110,6 +118,42 @@ TEST(Activation, EnterAndLeaveDoNotMix) {
   for (Voter& v : all) v.kind = BallotKind::kLeave;
   EXPECT_TRUE(count(all, BallotKind::kLeave).accepted);
   expect_refused(count(all, BallotKind::kEnter), RefuseReason::kOther, "leave");
+}
+
+TEST(Activation, ConfirmingIsAnotherRound) {
+  std::vector<Voter> all = voters(3);
+  all[1].kind = BallotKind::kConfirm;
+  expect_refused(count(all, BallotKind::kEnter), RefuseReason::kOther, "enter");
+  expect_refused(count(all, BallotKind::kConfirm), RefuseReason::kOther, "enter");
+  for (Voter& v : all) v.kind = BallotKind::kConfirm;
+  EXPECT_TRUE(count(all, BallotKind::kConfirm).accepted);
+  all[2].willing = false;
+  expect_refused(count(all, BallotKind::kConfirm), RefuseReason::kGroups, "form a mesh");
+}
+
+std::uint64_t furthest(const std::vector<std::uint64_t>& ahead) {
+  double sums[kActivationFields] = {};
+  for (std::uint32_t r = 0; r < ahead.size(); ++r) {
+    double fields[kActivationFields];
+    Ballot ballot;
+    ballot.ahead = ahead[r];
+    write_ballot(ballot, BallotKind::kEnter, r, true, fields);
+    for (int i = 0; i < kActivationFields; ++i) sums[i] += fields[i];
+  }
+  return furthest_ahead(sums, static_cast<std::uint32_t>(ahead.size()));
+}
+
+TEST(Activation, FurthestAheadIsNoRanksLess) {
+  EXPECT_EQ(furthest({0}), 0u);
+  EXPECT_EQ(furthest({3, 3, 3}), 3u) << "nothing is jumped over where all are alike";
+  EXPECT_EQ(furthest({1, 0, 0, 0}), 1u);
+  EXPECT_EQ(furthest({7, 7, 9, 7, 7}), 9u);
+  std::mt19937_64 random = test::seeded("ahead");
+  for (int i = 0; i < 1000; ++i) {
+    std::vector<std::uint64_t> ahead(1 + random() % 9);
+    for (auto& a : ahead) a = random() % 50;
+    EXPECT_GE(furthest(ahead), *std::max_element(ahead.begin(), ahead.end()));
+  }
 }
 
 TEST(Activation, UnwillingRankRefusesForAll) {

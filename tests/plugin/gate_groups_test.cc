@@ -59,7 +59,8 @@ TEST_P(Meshes, DecideAsOneGroupOfAllDoes) {
   expect_same(over_mesh, decide_over(mesh.world(), nullptr, seed));
   for (std::size_t d = 0; d < mesh.dimensions(); ++d) {
     const bool used = GetParam()[d] > 1;
-    EXPECT_EQ(mesh.line(d, 0).exchanges(0), used ? 61 : 0) << "once a step in each dimension that has ranks";
+    EXPECT_EQ(mesh.line(d, 0).exchanges(0), used ? 62 : 0)
+        << "two rounds of the vote, then once a step in each dimension that has ranks";
   }
 }
 
@@ -123,6 +124,25 @@ TEST(GateGroups, ThatMeetTheSameRanksTwiceAreRefused) {
   });
 }
 
+// {0,1,2}{3,4,5} and then {0,3}{1,2}{4,5}: ranks 0 and 3 sum up all six, each once, and the others do not.
+TEST(GateGroups, ThatAreAMeshOnSomeRanksOnlyAreRefusedOnAll) {
+  const std::chrono::seconds deadline{60};
+  FakeNccl low(3, seeded("low")(), deadline), high(3, seeded("high")(), deadline);
+  std::array<std::unique_ptr<FakeNccl>, 3> pairs;
+  for (auto& pair : pairs) pair = std::make_unique<FakeNccl>(2, seeded("pair")(), deadline);
+  constexpr std::array<std::size_t, 6> kPair = {0, 1, 1, 0, 2, 2};
+  constexpr std::array<int, 6> kPlace = {0, 0, 1, 1, 0, 1};
+  World world({.ranks = 6});
+  world.run([&](Rank& r) {
+    const auto rank = static_cast<std::size_t>(r.rank());
+    FakeNccl& three = r.rank() < 3 ? low : high;
+    ASSERT_EQ(r.gate().add_group(three.comm(r.rank() % 3)), STEPGATE_OK);
+    ASSERT_EQ(r.gate().add_group(pairs[kPair[rank]]->comm(kPlace[rank])), STEPGATE_OK);
+    EXPECT_EQ(r.gate().enforce_begin(nullptr), STEPGATE_REFUSED) << "rank " << rank;
+    EXPECT_FALSE(r.gate().enforcing());
+  });
+}
+
 // Whose order differs is found where the caller carries the vote; over the groups themselves ranks that do
 // not meet wait, as they would in any collective.
 TEST(GateGroups, InAnotherOrderAreRefused) {
@@ -149,7 +169,7 @@ TEST(GateGroups, InAnotherOrderAreRefused) {
 // Two steps of a 2 x 2 mesh; in the first one rank 0 meets `fate` in that dimension. By rank, by step.
 Decisions steps_with(std::size_t dimension, Fate fate) {
   Mesh mesh({2, 2}, seeded("mesh")());
-  mesh.line(dimension, 0).set_fate(0, 1, fate);  // after the activation
+  mesh.line(dimension, 0).set_fate(0, 2, fate);  // after the activation's two rounds
   World world({.ranks = 4});
   Decisions all(4);
   world.run([&](Rank& r) {
@@ -226,9 +246,40 @@ TEST(GateGroupFailures, ACommunicatorThatGoesReleasesAll) {
       if (mine) r.gate().comm_retired(mesh.comm(dimension, r.rank()));
       const Step s = r.step();
       EXPECT_FALSE(s.applies());
-      EXPECT_EQ(s.status, mine ? STEPGATE_UNDECIDED : STEPGATE_RELEASED) << s.error;
+      EXPECT_EQ(s.status, STEPGATE_RELEASED) << s.error;
       if (mine) {
+        EXPECT_EQ(s.end, STEPGATE_UNDECIDED);
         EXPECT_NE(s.error.find("has gone"), std::string::npos) << s.error;
+      }
+    });
+  }
+}
+
+// Also whoever is cut off goes on unguarded where the others do.
+TEST(GateGroupFailures, ACommunicatorThatGoesLetsAllGoOnUnguarded) {
+  for (const std::size_t dimension : {0u, 1u}) {
+    SCOPED_TRACE(dimension);
+    Mesh mesh({2, 2}, seeded("mesh")());
+    WorldOptions o{.ranks = 4};
+    o.policy.released = ReleasedPolicy::kUnguarded;
+    o.policy.unscale = UnscaleMode::kApply;
+    World world(o);
+    world.run([&](Rank& r) {
+      r.declare("shard", {&r.shard});
+      mesh.add_groups(r);
+      ASSERT_EQ(r.gate().enforce_begin(nullptr), STEPGATE_OK);
+      EXPECT_TRUE(r.step().applies());
+      const bool mine = &mesh.line(dimension, r.rank()) == &mesh.line(dimension, 0);
+      if (mine) r.gate().comm_retired(mesh.comm(dimension, r.rank()));
+      EXPECT_EQ(r.step().found_inf, 1.0f) << "the step of the release is nobody's";
+      for (int i = 0; i < 2; ++i) {
+        r.shard = {65536, 131072};
+        const Step s = r.step();
+        EXPECT_EQ(s.status, STEPGATE_RELEASED) << s.error;
+        EXPECT_EQ(s.found_inf, 0.0f);
+        EXPECT_EQ(s.decision.skip, 0);
+        ASSERT_EQ(r.gate().apply(0, nullptr), STEPGATE_OK) << gate::last_error();
+        EXPECT_EQ(r.shard, (std::vector<float>{1, 2}));
       }
     });
   }

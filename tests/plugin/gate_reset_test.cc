@@ -120,6 +120,75 @@ TEST(GateResetWorld, AStuckExchangeOfTheOldWorldHoldsNothingUp) {
   });
 }
 
+// Rank 0 is reset within its third step and the others before theirs: they go on together.
+TEST(GateReset, RanksThatHaveBegunDifferentlyManyStepsGoOnTogether) {
+  World world({.ranks = 3});
+  world.run([](Rank& r) {
+    r.declare("shard", {&r.shard});
+    ASSERT_EQ(r.activate(), STEPGATE_OK) << gate::last_error();
+    EXPECT_TRUE(r.step().applies());
+    EXPECT_TRUE(r.step().applies());
+    if (r.rank() == 0) r.begin();
+    ASSERT_EQ(r.gate().reset(1), STEPGATE_OK);
+    ASSERT_EQ(r.gate().enforce_begin(nullptr), STEPGATE_OK) << gate::last_error();
+    for (std::uint64_t step : {4u, 5u, 6u}) {
+      r.shard[0] = r.rank() == 1 && step == 5 ? NAN : 1;
+      const Step s = r.step();
+      EXPECT_EQ(s.status, STEPGATE_OK) << s.error;
+      EXPECT_EQ(s.decision.skip, step == 5);
+      EXPECT_EQ(s.decision.diverged, 0);
+      EXPECT_EQ(s.decision.step, step) << "no rank uses a number twice";
+    }
+  });
+}
+
+// A thread that looks after the job resets the gate while the step's thread waits in the exchange.
+TEST(GateReset, AStepInItsExchangeIsNoneOfTheNewAgreement) {
+  World world({.ranks = 2});
+  FakeNccl alone(1, 1, std::chrono::seconds(60));
+  std::atomic<bool> renewed{false};
+  world.run([&](Rank& r) {
+    r.declare("shard", {&r.shard});
+    ASSERT_EQ(r.activate(), STEPGATE_OK) << gate::last_error();
+    r.begin();
+    if (r.rank() == 1) {
+      while (!renewed) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      r.end();  // answers the exchange of the old world
+      return;
+    }
+    std::thread recovery([&] {
+      while (r.nccl().exchanges(0) < 2) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      EXPECT_EQ(r.gate().reset_world(1, 1, 0), STEPGATE_OK) << gate::last_error();
+      EXPECT_EQ(r.gate().add_group(alone.comm(0)), STEPGATE_OK);
+      EXPECT_EQ(r.gate().enforce_begin(nullptr), STEPGATE_OK) << gate::last_error();
+      r.begin();
+      renewed = true;
+    });
+    EXPECT_EQ(r.gate().step_end(0, nullptr), STEPGATE_UNDECIDED);
+    EXPECT_NE(std::string(gate::last_error()).find("was reset"), std::string::npos) << gate::last_error();
+    recovery.join();
+    EXPECT_TRUE(r.end().applies()) << "the step of the new agreement is still open";
+  });
+}
+
+// The vote waits in its first group. What it was given up for is not asked in the second one, whose
+// communicator the job uses by then.
+TEST(GateResetWorld, AVoteThatWasGivenUpAsksNoFurtherGroup) {
+  // Never destroyed: the thread of the call that stayed may still be on its way out of it.
+  static World* const world = new World({.ranks = 4, .activation_seconds = 0.2});
+  static FakeNccl* const first = new FakeNccl(2, 1, std::chrono::seconds(60));
+  static FakeNccl* const second = new FakeNccl(2, 2, std::chrono::seconds(60));
+  Rank& r = world->rank(0);
+  ASSERT_EQ(r.gate().add_group(first->comm(0)), STEPGATE_OK);
+  ASSERT_EQ(r.gate().add_group(second->comm(0)), STEPGATE_OK);
+  EXPECT_EQ(r.gate().enforce_begin(nullptr), STEPGATE_TIMEOUT) << gate::last_error();
+  double fields[gate::kExchangeFields] = {};
+  const auto nothing = [](const std::vector<const void*>&, void*) {};
+  EXPECT_EQ(first->meet(FakeNccl::kExchange, 1, fields, sizeof fields, fields, nothing), ncclSuccess);
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));  // in which it would come to the second
+  EXPECT_EQ(second->exchanges(0), 0);
+}
+
 TEST(GateResetWorld, OldGroupsAreForgottenAndTheAgreementHasEnded) {
   World world({.ranks = 1});
   Rank& r = world.rank(0);

@@ -43,8 +43,8 @@ TEST(CudaGroups, AMeshDecidesOnAllItsRanks) {
         EXPECT_EQ(s.decision.norm * s.decision.scale, std::sqrt(1.0 + 4 + 9 + 16) * 65536);
       }
     }
-    EXPECT_EQ(mesh.row(r.rank()).calls(r.rank() % 2), 4) << "the activation and three steps";
-    EXPECT_EQ(mesh.column(r.rank()).calls(r.rank() / 2), 4);
+    EXPECT_EQ(mesh.row(r.rank()).calls(r.rank() % 2), 5) << "two rounds of the activation and three steps";
+    EXPECT_EQ(mesh.column(r.rank()).calls(r.rank() / 2), 5);
   });
 }
 
@@ -73,7 +73,7 @@ TEST(CudaGroups, AWholeStepInAGraphGoesOverBoth) {
 TEST(CudaGroups, ARankThatItsRowFailsLeavesItsColumnUndecided) {
   CudaWorld world({.ranks = 4});
   CudaMesh mesh(world);
-  mesh.row(0).fail(0, 2);  // the activation and one step before
+  mesh.row(0).fail(0, 3);  // the activation's two rounds and one step before
   world.run([&](CudaRank& r) {
     declare_shard(r);
     ASSERT_EQ(mesh.activate(r), STEPGATE_OK) << gate::last_error();
