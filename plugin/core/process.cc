@@ -3,7 +3,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
+#include <thread>
 #include <utility>
 
 #include "plugin/core/config_names.h"
@@ -13,6 +15,13 @@
 #include "plugin/core/plane/transport_file.h"
 
 namespace stepgate::gate {
+namespace {
+
+// A millisecond each: what hooks at work need, and no more than an exit may be held up by a hook that is
+// stuck.
+constexpr int kExitTries = 1000;
+
+}  // namespace
 
 Process::Process(const Environment& environment, const std::vector<std::string_view>& variables,
                  const ShimServices& services)
@@ -206,7 +215,12 @@ std::string Process::metrics_url() const {
 
 void Process::shut_down() noexcept {
   if (forked()) return;
-  const std::unique_lock lock(gates_mutex_);
+  std::unique_lock lock(gates_mutex_, std::try_to_lock);
+  for (int i = 0; i < kExitTries && !lock.owns_lock(); ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    lock.try_lock();
+  }
+  if (!lock.owns_lock()) return;
   shut_ = true;
   stop_plane_locked();
   observing_ = false;

@@ -2,8 +2,10 @@
 // of gates that hooks look through.
 //
 // Thread: any. Locks: gates_mutex_ (shared) guards the list and is never held across a call into
-// NCCL. Order: gates_mutex_, then a gate's own. Lifetime: made once by the core's entry and never
-// destroyed; shut_down() at exit ends the publisher. fork: a child's calls do nothing (forked()).
+// NCCL, but hooks hold it across launches, which may wait for the device: nothing of theirs takes it
+// exclusively, or waits for somebody who does. Order: gates_mutex_, then a gate's own. Lifetime: made
+// once by the core's entry and never destroyed; shut_down() at exit ends the publisher. fork: a
+// child's calls do nothing (forked()).
 #pragma once
 
 #include <sys/types.h>
@@ -66,7 +68,8 @@ class Process {
   // Of all ranks, in one step (0: the newest that has any). *count: in, room; out, written.
   stepgate_status job_offenders(const Gate& gate, std::uint64_t step, stepgate_offender* list,
                                 std::size_t* count) const;
-  // At exit, in the process that made it: the page goes away, the file_sd target is removed.
+  // At exit, in the process that made it: the page goes away, the file_sd target is removed. Where a hook
+  // is stuck in a launch, or is what called exit(), they stay: the process ends all the same.
   void shut_down() noexcept;
 
  private:
@@ -78,6 +81,7 @@ class Process {
   // process_observe.cc
   bool observing() const noexcept { return observing_.load(std::memory_order_relaxed); }
   bool observe_here() noexcept;
+  std::unique_ptr<Observer> make_observer(device::Device& device);
   metrics::Identity observer_identity(const device::Device& device) const;
   void before_observed(const Reduction& op) noexcept;
   void after_observed(const Reduction& op, Outcome outcome) noexcept;
@@ -93,6 +97,8 @@ class Process {
   std::vector<std::unique_ptr<Gate>> gates_;
   std::vector<std::unique_ptr<Gate>> kept_;  // destroyed, but a captured graph may still use their memory
   std::vector<std::unique_ptr<Observer>> observers_;
+  // Of devices that a hook could not enter into the list yet; creation_mutex_.
+  std::vector<std::unique_ptr<Observer>> made_observers_;
   const float* external_scale_ = nullptr;
   const Gate* scale_of_ = nullptr;
   std::atomic<bool> observing_{false};

@@ -11,6 +11,21 @@ namespace {
 
 constexpr char kObserverName[] = "observed";  // label gate, where the job has gates as well
 
+// Reductions of this thread that no observer claims, in memory that no device of ours reads, say. A thread's
+// device may change at any time, but to ask a driver at each of them would be dear: ever more rarely.
+struct Unclaimed {
+  std::uint32_t seen = 0;
+  std::uint32_t next = 1;
+
+  bool look() {
+    if (++seen < next) return false;
+    seen = 0;
+    next = std::min<std::uint32_t>(2 * next, 1024);
+    return true;
+  }
+};
+thread_local Unclaimed unclaimed;
+
 }  // namespace
 
 // In mode enforce ranks observe once they have been refused or have left, until they enforce again.
@@ -30,6 +45,7 @@ void Process::before_observed(const Reduction& op) noexcept {
 }
 
 void Process::after_observed(const Reduction& op, Outcome outcome) noexcept {
+  if (op.recv == nullptr) return;  // a reduction to another rank leaves nothing here
   for (int tries = 0; tries < 2; ++tries) {
     {
       const std::shared_lock lock(gates_mutex_);
@@ -37,7 +53,7 @@ void Process::after_observed(const Reduction& op, Outcome outcome) noexcept {
         if (o->after(op, outcome)) return;
       }
     }
-    if (tries != 0 || !observe_here()) return;
+    if (tries != 0 || !unclaimed.look() || !observe_here()) return;
   }
 }
 
@@ -58,7 +74,9 @@ metrics::Identity Process::observer_identity(const device::Device& device) const
   return id;
 }
 
-// An observer for the thread's device. False: there is one already, or none can be had.
+// An observer for the thread's device. False: there is one already, none can be had, or somebody holds what
+// it takes: hooks come here, and a gate's creation waits for the device, a hook for its queue. Then the next
+// reduction tries again.
 bool Process::observe_here() noexcept {
   try {
     std::string why;
@@ -67,32 +85,45 @@ bool Process::observe_here() noexcept {
       if (!told_no_device_.exchange(true)) log().warn("nothing is observed: " + why);
       return false;
     }
-    const std::lock_guard one_at_a_time(creation_mutex_);
+    const std::unique_lock one_at_a_time(creation_mutex_, std::try_to_lock);
+    if (!one_at_a_time.owns_lock()) return false;
     const auto here = [&](const auto& o) { return &o->device() == device; };
     {
       const std::shared_lock lock(gates_mutex_);
       if (shut_ || std::any_of(observers_.begin(), observers_.end(), here)) return false;
     }
-    ObserverOptions options;
-    options.configuration = configuration_;
-    options.identity = observer_identity(*device);
-    options.declared_name = [this](const void* data, std::uint64_t bytes) {
-      std::string name;
-      for (const auto& g : gates_) {
-        if (name.empty()) name = g->declared_name(data, bytes);
-      }
-      return name;  // called from hooks, which hold gates_mutex_
-    };
-    auto observer = std::make_unique<Observer>(std::move(options), *device);
-    const std::unique_lock lock(gates_mutex_);
-    if (external_scale_ != nullptr) observer->external_scale(external_scale_);
+    auto made = std::find_if(made_observers_.begin(), made_observers_.end(), here);
+    if (made == made_observers_.end()) {
+      made_observers_.push_back(make_observer(*device));
+      made = made_observers_.end() - 1;
+    }
+    const std::unique_lock lock(gates_mutex_, std::try_to_lock);
+    if (!lock.owns_lock()) return false;
+    if (external_scale_ != nullptr) (*made)->external_scale(external_scale_);
     start_publisher_locked();
-    if (publisher_ != nullptr) publisher_->add_source(observer.get());
-    observers_.push_back(std::move(observer));
+    observers_.reserve(observers_.size() + 1);
+    if (publisher_ != nullptr) publisher_->add_source(made->get());
+    observers_.push_back(std::move(*made));
+    made_observers_.erase(made);
+    unclaimed = {};
     return true;
   } catch (...) {
     return false;  // out of memory: the job runs on unseen
   }
+}
+
+std::unique_ptr<Observer> Process::make_observer(device::Device& device) {
+  ObserverOptions options;
+  options.configuration = configuration_;
+  options.identity = observer_identity(device);
+  options.declared_name = [this](const void* data, std::uint64_t bytes) {
+    std::string name;
+    for (const auto& g : gates_) {
+      if (name.empty()) name = g->declared_name(data, bytes);
+    }
+    return name;  // called from hooks, which hold gates_mutex_
+  };
+  return std::make_unique<Observer>(std::move(options), device);
 }
 
 stepgate_status Process::external_scale(const Gate& gate, const float* scale) {

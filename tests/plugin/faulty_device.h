@@ -11,7 +11,9 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <limits>
+#include <utility>
 
 #include "collectives/device/host/host_device.h"
 
@@ -59,13 +61,18 @@ class FaultyDevice final : public device::Device {
     fail_total_ = kForEver;
   }
 
+  // No host device any more: it reads what begins at `only`, nothing else.
+  void reach(const void* only) { only_ = only; }
+  // Called in each scan, which may wait in it as in a full queue.
+  void at_scan(std::function<void()> hook) { at_scan_ = std::move(hook); }
+
   std::int64_t calls() const { return total_; }
   std::int64_t failures() const { return failures_; }
   // Of the last failure.
   Call failed_call() const { return failed_call_; }
 
   const char* name() const noexcept override { return host_.name(); }
-  bool immediate() const noexcept override { return true; }
+  bool immediate() const noexcept override { return only_ == nullptr; }
   void* allocate(std::size_t bytes, device::Memory kind) noexcept override {
     return fails(kAllocate) ? nullptr : host_.allocate(bytes, kind);
   }
@@ -77,6 +84,7 @@ class FaultyDevice final : public device::Device {
     return fails(kCopyOut) ? device::Code::kDriver : host_.copy_out(s, to, from, bytes);
   }
   device::Code scan(device::Stream s, const device::Scan& job) noexcept override {
+    if (at_scan_) at_scan_();
     return fails(kScan) ? device::Code::kDriver : host_.scan(s, job);
   }
   device::Code apply(device::Stream s, const device::Apply& job) noexcept override {
@@ -115,7 +123,7 @@ class FaultyDevice final : public device::Device {
     return fails(kOrder) ? device::Code::kDriver : host_.wait(s, mark);
   }
   device::CaptureState capture_state(device::Stream s) noexcept override { return host_.capture_state(s); }
-  bool reaches(const void* p) noexcept override { return host_.reaches(p); }
+  bool reaches(const void* p) noexcept override { return only_ == nullptr ? host_.reaches(p) : p == only_; }
   device::Code synchronize(device::Stream s) noexcept override {
     return fails(kSynchronize) ? device::Code::kDriver : host_.synchronize(s);
   }
@@ -134,6 +142,8 @@ class FaultyDevice final : public device::Device {
 
   using Number = std::atomic<std::int64_t>;
   device::HostDevice host_;
+  const void* only_ = nullptr;
+  std::function<void()> at_scan_;
   std::array<Number, kCalls> seen_{};
   std::array<Number, kCalls> first_{}, last_{};  // a call fails from first_ up to last_
   Number total_{0}, fail_total_{kForEver}, failures_{0};

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <cmath>
+#include <future>
 #include <thread>
 
 #include "tests/plugin/faulty_device.h"
@@ -168,11 +169,39 @@ TEST_F(ObserverTest, TheJobsOwnScaleIsReadWhenAStepBegins) {
   EXPECT_EQ(ranges().at(0).scale, 0);
 }
 
+// One process with a thread per GPU: the launch waits for a collective that the other thread comes to later.
+TEST_F(ObserverTest, WhatConcernsAnotherDeviceWaitsForNoLaunch) {
+  std::promise<void> launching, done;
+  device_.reach(a_.data());
+  device_.at_scan([&] {
+    launching.set_value();
+    done.get_future().wait();
+  });
+  std::thread stuck([&] { EXPECT_TRUE(observer().after(reduction(a_), stepgate::Outcome::kLaunched)); });
+  launching.get_future().wait();
+  EXPECT_TRUE(observer_->before(reduction(b_))) << "nothing to do, whoever it concerns";
+  EXPECT_FALSE(observer_->after(reduction(b_), stepgate::Outcome::kLaunched));
+  observer_->settled(comm_);
+  observer_->comm_retired(comm_);
+  done.set_value();
+  stuck.join();
+}
+
+TEST_F(ObserverTest, PendingReductionsThatNobodyAskedForAreOvertaken) {
+  for (int i = 0; i < 600; ++i) reduce(a_, stepgate::Outcome::kPending);
+  observer().settled(comm_);
+  EXPECT_EQ(observer().counters().reductions_passed[0], 599u);
+  EXPECT_EQ(observer().counters().reductions_scanned[0], 1u);
+}
+
 TEST_F(ObserverTest, PendingReductionsAreReadByTheirIssuerOnceTheyAreLaunched) {
   reduce(a_, stepgate::Outcome::kPending);
   EXPECT_EQ(observer().counters().reductions_scanned[0], 0u);
   std::thread([&] { observer().settled(comm_); }).join();
-  EXPECT_EQ(observer().counters().reductions_scanned[0], 0u) << "another thread has another stream's order";
+  observer().settled(comm_);
+  EXPECT_EQ(observer().counters().reductions_scanned[0], 0u) << "by now its memory may be gone";
+  EXPECT_EQ(observer().counters().reductions_passed[0], 1u);
+  reduce(a_, stepgate::Outcome::kPending);
   observer().settled(comm_);
   EXPECT_EQ(observer().counters().reductions_scanned[0], 1u);
   reduce(a_, stepgate::Outcome::kPending);

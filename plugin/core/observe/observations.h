@@ -1,8 +1,9 @@
 // Observations: what a job shows beside its gradients: activations, losses, weights, and updates that a
 // stored type absorbs. Each name and phase is one line of statistics; nothing waits for the device.
 //
-// Threads: any; one lock of its own, held while a call is enqueued and while the publisher copies. Calls of
-// one name must be ordered with each other on the device (one stream, or streams that the job ties together).
+// Threads: any; one lock of its own, held while a call is enqueued and while the publisher copies, who does
+// not wait for it. Calls of one name must be ordered with each other on the device (one stream, or streams
+// that the job ties together).
 // Ownership: the gate's; the device outlives it. Captures: what is recorded is looked at in every replay; a
 // name that is new in a capture may need memory, and is refused then.
 #pragma once
@@ -36,7 +37,8 @@ class Observations {
                                  std::uint64_t count, int type, device::Stream s);
   // Whether a graph may hold addresses of this object's.
   bool captured() const;
-  // What is new has been taken; appends a line for each name and phase that has figures.
+  // Nothing while a call is being enqueued. Else what is new has been taken; appends a line for each name and
+  // phase that has figures.
   void read(std::vector<metrics::Observation>* out);
 
  private:

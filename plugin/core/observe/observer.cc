@@ -5,7 +5,6 @@
 #include <chrono>
 #include <utility>
 
-#include "plugin/core/memory_reach.h"
 #include "plugin/core/nccl_types.h"
 
 namespace stepgate::gate {
@@ -39,21 +38,20 @@ Observer::Observer(ObserverOptions options, device::Device& device)
   pool_.grow();
 }
 
-// A range that is known needs no question to a driver.
-bool Observer::mine(const Reduction& op) noexcept {
-  return steps_.find(op) != kNoInferredRange || (op.recv != nullptr && reads(device_, op.recv));
-}
-
 bool Observer::observable(const Reduction& op) noexcept {
   return looks_like_gradient(op, rule_) && device_.capture_state(op.stream) == CaptureState::kNone;
 }
 
 bool Observer::before(const Reduction& op) noexcept {
   if (options_.configuration.attribution != Attribution::kOn) return true;
-  const std::lock_guard lock(mutex_);
   if (!mine(op)) return false;
   const bool whole = op.kind != OpKind::kReduceScatter || op.world > 0;
   if (!whole || !observable(op) || !reads(device_, op.send)) return true;
+  const std::lock_guard lock(mutex_);
+  forget_retired_locked();
+  // A call whose end was never told begins anew.
+  const std::uint32_t known = steps_.find(op);
+  if (known < ranges_.size()) ranges_[known].begun = false;
   const std::uint32_t id = enter_locked(op);
   if (id == kNoInferredRange) return true;
   ranges_[id].local = scan_locked(op, id, ScanPhase::kLocal);
@@ -61,20 +59,35 @@ bool Observer::before(const Reduction& op) noexcept {
 }
 
 bool Observer::after(const Reduction& op, Outcome outcome) noexcept {
-  const std::lock_guard lock(mutex_);
   if (!mine(op)) return false;
-  if (outcome == Outcome::kLaunched) {
+  if (outcome == Outcome::kPending && observable(op) && keep_pending(op)) return true;
+  const bool look = outcome == Outcome::kLaunched && observable(op);
+  if (!look) counters_.passed(op_of(op.kind));
+  // Without attribution nothing has begun that would have to be undone.
+  if (!look && options_.configuration.attribution != Attribution::kOn) return true;
+  const std::lock_guard lock(mutex_);
+  forget_retired_locked();
+  if (look) {
     launched_locked(op);
-  } else if (outcome == Outcome::kPending && pending_.size() < kPending && observable(op)) {
-    try {
-      pending_.push_back({op, std::this_thread::get_id()});
-    } catch (...) {
-      counters_.passed(op_of(op.kind));
-    }
-  } else {
-    counters_.passed(op_of(op.kind));
-    const std::uint32_t id = steps_.find(op);
-    if (id != kNoInferredRange) ranges_[id].begun = false;
+  } else if (const std::uint32_t id = steps_.find(op); id < ranges_.size()) {
+    ranges_[id].begun = false;
+  }
+  return true;
+}
+
+// False: there is no room. An older call that fills the same memory has been overtaken: nobody asked for it.
+bool Observer::keep_pending(const Reduction& op) noexcept {
+  const std::lock_guard lock(pending_mutex_);
+  std::erase_if(pending_, [&](const Pending& p) {
+    const bool overtaken = p.op.comm == op.comm && p.op.recv == op.recv;
+    if (overtaken) counters_.passed(op_of(p.op.kind));
+    return overtaken;
+  });
+  if (pending_.size() == kPending) return false;
+  try {
+    pending_.push_back({op, std::this_thread::get_id()});
+  } catch (...) {
+    return false;
   }
   return true;
 }
@@ -138,17 +151,18 @@ void Observer::begin_step_locked(device::Stream s) {
 
 void Observer::take_scale_locked(Step& step, device::Stream s) noexcept {
   if (external_ == nullptr) return;
-  if (device_.immediate() || !is_device_only(external_)) {
+  if (!is_device_only(external_)) {
     step.scale = *const_cast<const volatile float*>(external_);
     return;
   }
+  if (device_.immediate()) return;  // the host device has no way to a scale on a GPU
   float* to = scales_.get() + step.number % (2 * kStepsInFlight);
   step.scale_on_device = scales_.get() != nullptr && device_.reaches(external_) &&
                          device_.copy_out(s, to, external_, sizeof *to) == Code::kOk;
 }
 
 void Observer::launched_locked(const Reduction& op) noexcept {
-  const std::uint32_t id = observable(op) ? enter_locked(op) : kNoInferredRange;
+  const std::uint32_t id = enter_locked(op);
   if (id == kNoInferredRange) return counters_.passed(op_of(op.kind));
   ranges_[id].begun = false;
   if (!scan_locked(op, id, ScanPhase::kReduced)) return counters_.passed(op_of(op.kind));
@@ -191,23 +205,55 @@ void Observer::look_ended_locked(const Reduction& op, std::uint32_t id) {
 }
 
 void Observer::settled(ncclComm_t comm) noexcept {
-  const std::lock_guard lock(mutex_);
-  const auto me = std::this_thread::get_id();
-  for (std::size_t i = 0; i < pending_.size();) {
-    if (pending_[i].op.comm != comm || pending_[i].issuer != me) {
-      ++i;
+  Reduction op;
+  while (take_pending(comm, &op)) {
+    if (!observable(op)) {
+      counters_.passed(op_of(op.kind));
       continue;
     }
-    const Reduction op = pending_[i].op;
-    pending_.erase(pending_.begin() + static_cast<std::ptrdiff_t>(i));
+    const std::lock_guard lock(mutex_);
+    forget_retired_locked();
     launched_locked(op);
   }
 }
 
+// The next one that this thread issued on comm. What others issued there passes: they may have gone on, and
+// freed what it filled, before they ask themselves.
+bool Observer::take_pending(ncclComm_t comm, Reduction* op) noexcept {
+  const auto me = std::this_thread::get_id();
+  const std::lock_guard lock(pending_mutex_);
+  std::erase_if(pending_, [&](const Pending& p) {
+    const bool passes = p.op.comm == comm && p.issuer != me;
+    if (passes) counters_.passed(op_of(p.op.kind));
+    return passes;
+  });
+  const auto mine =
+      std::find_if(pending_.begin(), pending_.end(), [&](const Pending& p) { return p.op.comm == comm; });
+  if (mine == pending_.end()) return false;
+  *op = mine->op;
+  pending_.erase(mine);
+  return true;
+}
+
 void Observer::comm_retired(ncclComm_t comm) noexcept {
-  const std::lock_guard lock(mutex_);
-  std::erase_if(pending_, [comm](const Pending& p) { return p.op.comm == comm; });
-  steps_.comm_retired(comm);
+  {
+    const std::lock_guard lock(pending_mutex_);
+    std::erase_if(pending_, [comm](const Pending& p) { return p.op.comm == comm; });
+    try {
+      retired_.push_back(comm);
+    } catch (...) {
+      return;  // no memory: its ranges stay until they are idle
+    }
+  }
+  // Else the next hook does it, and that comes before anything on a communicator with the same handle.
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  if (lock.owns_lock()) forget_retired_locked();
+}
+
+void Observer::forget_retired_locked() noexcept {
+  const std::lock_guard lock(pending_mutex_);
+  for (const ncclComm_t comm : retired_) steps_.comm_retired(comm);
+  retired_.clear();
 }
 
 void Observer::external_scale(const float* scale) noexcept {

@@ -5,10 +5,13 @@
 //   job's threads:     before() -> the job's call -> after()
 //   publisher thread:  the RecordSource half
 //
-// Threads: hooks from any, publisher beside them. Locks: mutex_ guards what the hooks use, records_mutex_
-// what the publisher reads, which never waits for a hook; neither is held across a call into NCCL. Order:
-// mutex_, then records_mutex_. Ownership: the Process; the device outlives it. Captures: what is recorded
-// passes unseen, for a replay calls no hook.
+// Threads: hooks from any, publisher beside them. Locks: mutex_ guards what the hooks use and is held across
+// launches, which wait where the device's queue is full, perhaps for a collective that another thread of this
+// process has yet to come to. So nobody takes it for a reduction on another device, and news of communicators
+// goes under pending_mutex_, which is held across nothing. records_mutex_: what the publisher reads, which
+// never waits for a hook. None is held across a call into NCCL. Order: mutex_, then either of the others.
+// Ownership: the Process; the device outlives it. Captures: what is recorded passes unseen, for a replay
+// calls no hook.
 #pragma once
 
 #include <array>
@@ -25,6 +28,7 @@
 #include "plugin/core/core_entry.h"
 #include "plugin/core/device_buffer.h"
 #include "plugin/core/gate_counters.h"
+#include "plugin/core/memory_reach.h"
 #include "plugin/core/observe/inferred_steps.h"
 #include "plugin/core/observe/watch.h"
 
@@ -44,6 +48,7 @@ class Observer final : public metrics::RecordSource {
   // False: the reduction is not in this device's memory.
   bool before(const Reduction& op) noexcept;
   bool after(const Reduction& op, Outcome outcome) noexcept;
+  // What was pending on comm has been launched. Only its issuer, asking itself, can read it in order.
   void settled(ncclComm_t comm) noexcept;
   void comm_retired(ncclComm_t comm) noexcept;
   // The loss scale of the job's own scaler from the next step on; nullptr ends it. Read on the first stream
@@ -96,8 +101,11 @@ class Observer final : public metrics::RecordSource {
     std::thread::id issuer;
   };
 
-  bool mine(const Reduction& op) noexcept;
+  bool mine(const Reduction& op) noexcept { return op.recv != nullptr && reads(device_, op.recv); }
   bool observable(const Reduction& op) noexcept;
+  void forget_retired_locked() noexcept;
+  bool keep_pending(const Reduction& op) noexcept;
+  bool take_pending(ncclComm_t comm, Reduction* op) noexcept;
   std::uint32_t enter_locked(const Reduction& op) noexcept;
   bool add_range_locked(std::uint32_t id, const Reduction& op);
   void begin_step_locked(device::Stream s);
@@ -122,9 +130,12 @@ class Observer final : public metrics::RecordSource {
   DeviceBuffer<float> scales_;  // mapped, by step
   InferredSteps steps_;
   std::vector<Range> ranges_;
-  std::vector<Pending> pending_;
   std::deque<Step> in_flight_;  // the last one may be open
   const float* external_ = nullptr;
+
+  std::mutex pending_mutex_;
+  std::vector<Pending> pending_;
+  std::vector<ncclComm_t> retired_;  // steps_ has yet to forget them
 
   mutable std::mutex records_mutex_;
   std::vector<std::string> names_;  // by range
