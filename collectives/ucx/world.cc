@@ -13,7 +13,6 @@ constexpr auto kAttendEvery = std::chrono::microseconds(200);
 constexpr int kMostUnattended = 64;    // slices in a row that look at no clock
 constexpr int kLongestSleepMs = 20;    // an upper bound on how late a deadline or a query is noticed
 constexpr double kVerdictSeconds = 2;  // for the coordinator to judge what we told it
-constexpr int kWiredAtOnce = 16;       // largest world of which all pairs meet at creation
 constexpr double kSettleSeconds = 1;   // for cancelled messages to complete
 
 std::string rank_text(int rank) {
@@ -30,7 +29,13 @@ World::~World() {
   const std::lock_guard lock(mutex_);
   if (fabric_ == nullptr) return;
   if (!broken()) leave();
-  end_messages();
+  close();
+}
+
+// mutex_ is held. The buffers go back to the caller with this. A world that broke has ended its messages.
+void World::close() {
+  memory_.withdraw();
+  if (!broken()) end_messages();
   control_.close();
   if (!at_rest_) abandon();
   spare_.reset();
@@ -54,9 +59,11 @@ void World::abandon() {
     for (auto& operation : *list) attic->operations.push_back(std::move(operation));
 }
 
-// What is still under way is finished, as by release(): the peers count on it.
+// What is still under way is finished, as by release(): the peers count on it, and may be reading its
+// buffers. As long as it moves, it may take longer than one timeout; if it does not, its own deadline breaks
+// the world.
 void World::leave() {
-  work_until([this] { return active_.empty(); });
+  while (!active_.empty() && !broken()) work_until([this] { return active_.empty(); });
   flush();
   if (broken()) return;
   closing_ = true;

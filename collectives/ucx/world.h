@@ -97,6 +97,7 @@ class World {
   void fail(Failure failure, bool tell);
   void end_messages();
   void abandon();
+  void close();
   int waits_for() const;
   void sleep();
   void leave();

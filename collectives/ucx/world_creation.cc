@@ -24,7 +24,13 @@ World::World(const IdLayout& id, int rank, int size, const Options& options)
       sent_to_(static_cast<size_t>(size)),
       received_from_(static_cast<size_t>(size)) {
   open_fabric(id, options);
-  warm_up();
+  try {
+    warm_up();
+  } catch (...) {  // no destructor runs, but the worker may not be at rest
+    const std::lock_guard lock(mutex_);
+    close();
+    throw;
+  }
 }
 
 // A rank that cannot open its fabric says so: the others would wait for it.
