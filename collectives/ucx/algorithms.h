@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 #include "collectives/ucx/reduce.h"
 #include "collectives/ucx/scratch.h"
@@ -17,6 +18,11 @@ struct Place {
   int rank;
   int size;
 };
+
+// The step of all messages of the two short all-reduces below, of which a pair of ranks exchanges at most one
+// each way, and of the long one's empty greeting: ranks whose counts make them choose differently meet here
+// and see another length than theirs. Beyond the steps of a ring of up to 2048 ranks.
+inline constexpr uint32_t kShortStep = 0xfff;
 
 // All-reduce in ceil(log2 size) exchanges of the whole vector, for short ones. recursive_doubling.cc
 Strand recursive_doubling(Lane& lane, Place place, const Reducer& reducer, ScratchPool& pool,

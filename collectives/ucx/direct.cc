@@ -4,6 +4,8 @@
 // in between, which counts where ranks share cores.
 //
 // Same bits on all ranks: a block is combined by one rank, in the order of the ranks, then copied.
+#include <cerrno>
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -59,8 +61,15 @@ bool agreed(Lane& lane, Place place, const std::vector<Offer>& offers, const Off
 }
 
 bool read(Lane& lane, const PeerMemory& memory, int rank, uint64_t address, void* to, size_t bytes) {
-  if (memory.read(rank, address, to, bytes)) return true;
-  lane.fail({SGT_SYSTEM, rank, "rank " + std::to_string(rank) + " took its buffer back, or is gone"}, rank);
+  const int reason = memory.read(rank, address, to, bytes);
+  if (reason == 0) return true;
+  const std::string who = "rank " + std::to_string(rank);
+  if (reason == ESRCH)
+    lane.fail({SGT_PEER_DEAD, rank, who + " died: its process is gone"}, rank);
+  else if (reason == PeerMemory::kTakenBack)
+    lane.fail({SGT_SYSTEM, rank, who + " took its buffer back"}, rank);
+  else
+    lane.fail({SGT_SYSTEM, rank, who + "'s memory cannot be read: " + std::strerror(reason)}, rank);
   return false;
 }
 
@@ -94,6 +103,7 @@ Strand direct_allreduce(Lane& lane, Place place, const Reducer& reducer, Scratch
   const Offer mine{reinterpret_cast<uint64_t>(send), reinterpret_cast<uint64_t>(recv), slice.total,
                    reducer.kind()};
   std::vector<Offer> offers(ranks);
+  tell_all(lane, place, nullptr, nullptr, 0, kShortStep);  // whoever thinks that the vector is short
   tell_all(lane, place, &mine, offers.data(), sizeof mine, 0);
   co_await lane.all();
   if (!agreed(lane, place, offers, mine)) co_return;

@@ -15,8 +15,9 @@ Strand flat_allreduce(Lane& lane, Place place, const Reducer& reducer, ScratchPo
   const Scratch all(pool, bytes * static_cast<size_t>(place.size));
   const auto of = [&](int rank) { return all.data() + static_cast<size_t>(rank) * bytes; };
   for (int rank = 0; rank < place.size; ++rank)
-    if (rank != place.rank) lane.receive(rank, of(rank), bytes, 0);
-  for (int step = 1; step < place.size; ++step) lane.send((place.rank + step) % place.size, send, bytes, 0);
+    if (rank != place.rank) lane.receive(rank, of(rank), bytes, kShortStep);
+  for (int step = 1; step < place.size; ++step)
+    lane.send((place.rank + step) % place.size, send, bytes, kShortStep);
   std::memcpy(of(place.rank), send, bytes);
   co_await lane.all();
   for (int rank = 1; rank + 1 < place.size; ++rank) reducer.combine(of(0), of(0), of(rank), count);

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <random>
 
 namespace stepgate::transport {
@@ -31,20 +32,22 @@ bool PeerMemory::introduce(std::vector<Card> cards) {
   cards_ = std::move(cards);
   const auto readable = [this](const Card& card) {
     uint64_t copy = 0;
-    return read(static_cast<int>(&card - cards_.data()), card.address, &copy, sizeof copy) &&
+    return read(static_cast<int>(&card - cards_.data()), card.address, &copy, sizeof copy) == 0 &&
            copy == card.word;
   };
   return std::all_of(cards_.begin(), cards_.end(), readable);
 }
 
-bool PeerMemory::read(int rank, uint64_t address, void* to, size_t bytes) const {
+int PeerMemory::read(int rank, uint64_t address, void* to, size_t bytes) const {
   const Card& card = cards_[static_cast<size_t>(rank)];
   uint64_t word = 0;
   const iovec here[] = {{to, bytes}, {&word, sizeof word}};
   const iovec there[] = {piece(address, bytes), piece(card.address, sizeof word)};  // read in this order
   const auto wanted = static_cast<ssize_t>(bytes + sizeof word);
-  return process_vm_readv(static_cast<pid_t>(card.process), here, 2, there, 2, 0) == wanted &&
-         word == card.word;
+  const ssize_t came = process_vm_readv(static_cast<pid_t>(card.process), here, 2, there, 2, 0);
+  if (came < 0) return errno;
+  if (came != wanted) return EFAULT;  // from there on nothing is mapped
+  return word == card.word ? 0 : kTakenBack;
 }
 
 void PeerMemory::withdraw() {

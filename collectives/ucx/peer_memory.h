@@ -33,8 +33,10 @@ class PeerMemory {
   Card card() const;
   // By rank. False: at least one cannot be read, by the kernel's rules for debuggers for example.
   bool introduce(std::vector<Card> cards);
-  // Copies from a buffer that the rank lends. False: it does not any more, or its process is gone.
-  bool read(int rank, uint64_t address, void* to, size_t bytes) const;
+  // Copies from a buffer that the rank lends. 0: what came is good. kTakenBack: it is not, the rank lends no
+  // longer. Otherwise errno, of which ESRCH says that the rank's process is gone.
+  static constexpr int kTakenBack = -1;
+  int read(int rank, uint64_t address, void* to, size_t bytes) const;
   // What this rank has lent is lent no longer.
   void withdraw();
 

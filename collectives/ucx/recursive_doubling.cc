@@ -11,10 +11,6 @@
 namespace stepgate::transport {
 namespace {
 
-constexpr uint32_t kFoldStep = 0;
-constexpr uint32_t kUnfoldStep = 1;
-constexpr uint32_t kFirstRound = 2;
-
 // Of the first 2 * extra ranks only the odd ones take part in the rounds.
 struct Folding {
   int core;   // largest power of two <= size
@@ -38,25 +34,24 @@ Strand recursive_doubling(Lane& lane, Place place, const Reducer& reducer, Scrat
   if (place.size == 1 || count == 0) co_return;
 
   if (folding.folded(me) && me % 2 == 0) {
-    lane.send(me + 1, recv, bytes, kFoldStep);
+    lane.send(me + 1, recv, bytes, kShortStep);
     co_await lane.all();
-    lane.receive(me + 1, recv, bytes, kUnfoldStep);
+    lane.receive(me + 1, recv, bytes, kShortStep);
     co_await lane.all();
     co_return;
   }
 
   const Scratch incoming(pool, bytes);
   if (folding.folded(me)) {
-    lane.receive(me - 1, incoming.data(), bytes, kFoldStep);
+    lane.receive(me - 1, incoming.data(), bytes, kShortStep);
     co_await lane.all();
     reducer.combine(recv, incoming.data(), recv, count);
   }
   const int member = folding.to_core(me);
-  uint32_t step = kFirstRound;
-  for (int distance = 1; distance < folding.core; distance *= 2, ++step) {
+  for (int distance = 1; distance < folding.core; distance *= 2) {
     const int partner = folding.to_rank(member ^ distance);
-    lane.receive(partner, incoming.data(), bytes, step);
-    lane.send(partner, recv, bytes, step);
+    lane.receive(partner, incoming.data(), bytes, kShortStep);
+    lane.send(partner, recv, bytes, kShortStep);
     co_await lane.all();
     const void* first = partner < me ? incoming.data() : recv;
     const void* second = partner < me ? recv : incoming.data();
@@ -64,7 +59,7 @@ Strand recursive_doubling(Lane& lane, Place place, const Reducer& reducer, Scrat
     (last ? reducer.combine_last(recv, first, second, count) : reducer.combine(recv, first, second, count));
   }
   if (folding.folded(me)) {
-    lane.send(me - 1, recv, bytes, kUnfoldStep);
+    lane.send(me - 1, recv, bytes, kShortStep);
     co_await lane.all();
   }
 }

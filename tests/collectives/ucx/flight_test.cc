@@ -144,6 +144,7 @@ TEST_P(Flight, TwoWorldsInOneProcessDoNotMixUp) {
 }
 
 void expect_disagreement(Rank& rank, void* data, size_t count, sgt_type type, sgt_reduction reduction) {
+  rank.barrier();  // nobody is still creating the world when the first one fails; it may cut this one short
   const Outcome outcome = rank.allreduce(data, data, count, type, reduction);
   EXPECT_EQ(outcome.status, SGT_SYSTEM);
   EXPECT_NE(std::string(outcome.error.message).find("do the ranks agree"), std::string::npos)
@@ -156,6 +157,22 @@ TEST_P(Flight, AMismatchOfCountsIsAnErrorNotAHang) {
       std::vector<float> data(count, 1.0f);
       expect_disagreement(rank, data.data(), count - static_cast<size_t>(rank.rank), SGT_FLOAT32, SGT_SUM);
     });
+}
+
+// Counts on two sides of what decides for an algorithm: 1 KiB, 32 KiB, and the bytes of a message of the long
+// one.
+TEST(FlightShm, AMismatchThatMakesRanksChooseDifferentlyIsAnError) {
+  const std::pair<size_t, size_t> cases[] = {{200, 300}, {8, 300}, {8, 100000}, {300, 100000}, {6, 100000}};
+  for (const int size : {2, 3, 5})
+    for (const auto& [few, many] : cases)
+      run_ranks(size, {"shm", 20}, [few = few, many = many](Rank& rank) {
+        std::vector<float> data(many, 1.0f);
+        const size_t count = rank.rank + 1 == rank.size ? few : many;
+        const auto start = std::chrono::steady_clock::now();
+        expect_disagreement(rank, data.data(), count, SGT_FLOAT32, SGT_SUM);
+        EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(15))
+            << few << " and " << many;
+      });
 }
 
 // The same count, so that only the width differs; a reader of the other's buffer would read past its end.

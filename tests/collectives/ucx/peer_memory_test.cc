@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <vector>
 
 namespace stepgate::transport {
@@ -20,7 +21,7 @@ TEST(PeerMemory, WhatIsLentIsRead) {
   ASSERT_TRUE(mine.introduce({mine.card(), theirs.card()}));
   const std::vector<int> lent(100000, 7);
   std::vector<int> copy(lent.size());
-  EXPECT_TRUE(mine.read(1, address_of(lent.data()), copy.data(), copy.size() * sizeof(int)));
+  EXPECT_EQ(mine.read(1, address_of(lent.data()), copy.data(), copy.size() * sizeof(int)), 0);
   EXPECT_EQ(copy, lent);
 }
 
@@ -30,8 +31,8 @@ TEST(PeerMemory, WhatWasTakenBackIsNotGood) {
   theirs.withdraw();
   const int lent = 7;
   int copy = 0;
-  EXPECT_FALSE(mine.read(1, address_of(&lent), &copy, sizeof copy));
-  EXPECT_TRUE(mine.read(0, address_of(&lent), &copy, sizeof copy)) << "the other rank still lends";
+  EXPECT_EQ(mine.read(1, address_of(&lent), &copy, sizeof copy), int{PeerMemory::kTakenBack});
+  EXPECT_EQ(mine.read(0, address_of(&lent), &copy, sizeof copy), 0) << "the other rank still lends";
 }
 
 TEST(PeerMemory, ABufferThatWasUnmappedIsAnErrorNotACrash) {
@@ -41,7 +42,7 @@ TEST(PeerMemory, ABufferThatWasUnmappedIsAnErrorNotACrash) {
   ASSERT_NE(page, MAP_FAILED);
   munmap(page, 4096);
   int copy = 0;
-  EXPECT_FALSE(mine.read(1, address_of(page), &copy, sizeof copy));
+  EXPECT_EQ(mine.read(1, address_of(page), &copy, sizeof copy), EFAULT);
 }
 
 TEST(PeerMemory, AProcessThatIsGoneIsFoundByTheProbe) {
@@ -53,6 +54,8 @@ TEST(PeerMemory, AProcessThatIsGoneIsFoundByTheProbe) {
   PeerMemory::Card gone = mine.card();
   gone.process = child;
   EXPECT_FALSE(mine.introduce({mine.card(), gone}));
+  int copy = 0;
+  EXPECT_EQ(mine.read(1, address_of(&copy), &copy, sizeof copy), ESRCH) << "not a buffer that was taken back";
 }
 
 // A process of the same number, later: another word.
