@@ -278,7 +278,7 @@ TEST(GateGroupFailures, ACommunicatorThatGoesLetsAllGoOnUnguarded) {
         EXPECT_EQ(s.status, STEPGATE_RELEASED) << s.error;
         EXPECT_EQ(s.found_inf, 0.0f);
         EXPECT_EQ(s.decision.skip, 0);
-        ASSERT_EQ(r.gate().apply(0, nullptr), STEPGATE_OK) << gate::last_error();
+        EXPECT_EQ(r.gate().apply(0, nullptr), STEPGATE_OK) << gate::last_error();
         EXPECT_EQ(r.shard, (std::vector<float>{1, 2}));
       }
     });
