@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdlib>
 #include <new>
+#include <utility>
 
 namespace stepgate::transport {
 
@@ -23,10 +24,8 @@ class FramePool {
   static void give_back(void* frame) {
     Header* header = static_cast<Header*>(frame) - 1;
     FramePool& pool = *header->pool;
-    if (pool.kept_ == nullptr)
-      pool.kept_ = header;
-    else
-      std::free(header);
+    if (pool.kept_ == nullptr || pool.kept_->capacity < header->capacity) std::swap(pool.kept_, header);
+    std::free(header);
   }
 
  private:
@@ -40,7 +39,7 @@ class FramePool {
     return new (memory) Header{this, bytes};
   }
 
-  Header* kept_ = nullptr;  // the last one; collectives come one after the other
+  Header* kept_ = nullptr;  // the largest that came back; collectives come one after the other
 };
 
 }  // namespace stepgate::transport
