@@ -121,6 +121,9 @@ STEPGATE_HOOK ncclResult_t ncclGroupSimulateEnd(ncclSimInfo_t* simInfo) {
   if (copy == nullptr || copy->functions.GroupSimulateEnd == nullptr) return missing("ncclGroupSimulateEnd");
   const bool nested = inside_nccl();
   const ncclResult_t result = guarded(copy->functions.GroupSimulateEnd, simInfo);
-  if (!nested) group_simulated();
+  // Without a place for the estimate it is a plain end; on communicators that do not block NCCL launches too.
+  const bool launches = simInfo == nullptr || result == ncclInProgress;
+  if (!nested && launches) group_ended(result);
+  if (!nested && !launches) group_simulated();
   return result;
 }

@@ -1,4 +1,5 @@
-/* A job over that NCCL:  job reduce | bcast | simulated | failed | grouped | moved | ended | late | past */
+/* A job over that NCCL:  job reduce | bcast | simulated | launching | unnamed | failed | grouped | moved |
+ * ended | late | past */
 #include <stdio.h>
 #include <string.h>
 
@@ -25,10 +26,12 @@ int main(int argc, char** argv) {
   if (strcmp(mode, "ended") == 0) return ncclCommDestroy(comm) != ncclSuccess;
   if (strcmp(mode, "reduce") == 0) ncclReduceScatter(x, x, 2, ncclFloat32, ncclSum, comm, NULL);
   if (strcmp(mode, "bcast") == 0) ncclBcast(x, 4, ncclFloat32, 0, comm, NULL);
-  if (strcmp(mode, "simulated") == 0) {
+  if (strcmp(mode, "simulated") == 0 || strcmp(mode, "launching") == 0 || strcmp(mode, "unnamed") == 0) {
+    char info[64] = {0};
+    if (strcmp(mode, "launching") == 0) info[0] = 1;
     ncclGroupStart();
     ncclAllReduce(x, x, 4, ncclFloat32, ncclSum, comm, NULL);
-    ncclGroupSimulateEnd(NULL);
+    ncclGroupSimulateEnd(strcmp(mode, "unnamed") == 0 ? NULL : (ncclSimInfo_t*)(void*)info);
   }
   if (strcmp(mode, "moved") == 0) {
     ncclGroupStart();

@@ -39,6 +39,12 @@ TEST(Reentry, ASimulatedGroupIsNothing) {
   EXPECT_EQ(told("simulated"), "created\nbefore 0\n");
 }
 
+// Without a place for the estimate, or on communicators that do not block, NCCL launches.
+TEST(Reentry, ASimulatedGroupThatLaunchesIsTold) {
+  EXPECT_EQ(told("unnamed"), "created\nbefore 0\nafter 0 outcome 0\n");
+  EXPECT_EQ(told("launching"), "created\nbefore 0\nafter 0 outcome 1\n");
+}
+
 // NCCL's own threads ask for the state of what comes about or goes, when the hooks have seen both.
 TEST(Reentry, ACommunicatorThatComesLaterOrGoesIsNotMissed) {
   EXPECT_EQ(told("ended"), "created\n");
