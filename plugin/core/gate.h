@@ -258,7 +258,6 @@ class Gate final : public metrics::RecordSource, public plane::RankSource {
   stepgate_status verdict_locked(std::uint32_t set) const;
   // gate_outcome.cc
   std::uint64_t begun_steps_locked() const;
-  std::uint64_t current_step_locked() const;
   void collect_applies_locked(std::uint32_t set);
   stepgate_status apply_failed(const char* what, device::CaptureState state);
   void mirror_locked(device::Stream s) noexcept;

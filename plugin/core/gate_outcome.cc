@@ -15,26 +15,23 @@ std::string set_text(std::uint32_t set) {
 
 }  // namespace
 
-// A replayed graph begins steps that no call of ours begins.
-std::uint64_t Gate::current_step_locked() const {
-  return captured_ ? begun_steps_locked() : step_;
-}
-
-// Callers have not always waited: the device may be writing the mirror.
+// A replayed graph begins steps that no call of ours begins; the device may be writing the mirror meanwhile.
+// Without one the host knows, and does not look at what a copy on a stream may be writing.
 std::uint64_t Gate::begun_steps_locked() const {
+  if (!captured_) return step_;
   return std::max(step_, std::atomic_ref<std::uint64_t>(mirror_.get()->step).load(std::memory_order_acquire));
 }
 
 stepgate_status Gate::verdict_locked(std::uint32_t set) const {
   const GateBlock& g = *mirror_.get();
   const SetBlock& s = g.sets[set];
-  const std::string step = "step " + std::to_string(current_step_locked());
+  const std::string step = "step " + std::to_string(begun_steps_locked());
   if (g.released) {
     return fail(STEPGATE_RELEASED, step +
                                        ": the agreement has ended (a rank failed, is missing, or ranks "
                                        "diverged); use your own check and leave with stepgate_enforce_end");
   }
-  if (!any_begun_ || s.decided_step != current_step_locked()) {
+  if (!any_begun_ || s.decided_step != begun_steps_locked()) {
     return fail(STEPGATE_UNDECIDED, step + ": no decision reached this rank; apply nothing");
   }
   if (s.decision.diverged && options_.policy.divergence == DivergencePolicy::kError) {
@@ -59,7 +56,7 @@ stepgate_status Gate::step_wait(std::uint32_t set, stepgate_decision* out) {
   const stepgate_status status = verdict_locked(set);
   if (out != nullptr) {
     const SetBlock& block = mirror_.get()->sets[set];
-    const std::uint64_t step = current_step_locked();
+    const std::uint64_t step = begun_steps_locked();
     const bool known = block.decided_step == step || mirror_.get()->unguarded != 0;
     Decision d = known ? block.decision : undecided_step(mirror_.get()->latched_scale);
     if (status == STEPGATE_RELEASED) d.released = 1;

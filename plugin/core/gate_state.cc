@@ -43,7 +43,7 @@ stepgate_status Gate::state(stepgate_scaler_info* info) {
   info->growth_tracker = g.scaler.growth_tracker;
   info->hysteresis_left = g.scaler.hysteresis_left;
   info->at_minimum = at_minimum(g.params, g.scaler);
-  info->steps = current_step_locked();
+  info->steps = begun_steps_locked();
   info->applied = g.applied;
   info->skipped = g.skipped;
   info->last_decided = g.last_decided;
@@ -73,7 +73,7 @@ stepgate_status Gate::state_save(void* buffer, std::size_t* bytes) {
   SavedState s;
   s.params = g.params;
   s.scaler = g.scaler;
-  s.step = current_step_locked();
+  s.step = begun_steps_locked();
   s.applied = g.applied;
   s.skipped = g.skipped;
   s.generation = g.generation;

@@ -116,7 +116,7 @@ stepgate_status Gate::veto(device::Stream s) {
 }
 
 bool Gate::summarize_locked(std::uint32_t set, device::Stream s, double* fields) noexcept {
-  reached_.store(current_step_locked(), std::memory_order_relaxed);
+  reached_.store(begun_steps_locked(), std::memory_order_relaxed);
   if (!join_streams_locked(s)) failed_ = true;
   if (!cover_missing_locked(set, s)) failed_ = true;
   const device::Summarize job{block_.get(), set,          slots_.get(), kAnonymousSlots + ranges_.slots(),
