@@ -70,11 +70,12 @@ class Job {
   }
   void activate() { EXPECT_EQ(stepgate_enforce_begin(gate_, nullptr), STEPGATE_OK) << stepgate_last_error(); }
   void begin() { EXPECT_EQ(stepgate_step_begin(gate_, nullptr), STEPGATE_OK) << stepgate_last_error(); }
-  stepgate_decision end(stepgate_status want = STEPGATE_OK) {
-    EXPECT_EQ(stepgate_step_end(gate_, 0, nullptr), want) << stepgate_last_error();
+  stepgate_decision end(stepgate_status want = STEPGATE_OK) { return end(want, want); }
+  stepgate_decision end(stepgate_status want_end, stepgate_status want_wait) {
+    EXPECT_EQ(stepgate_step_end(gate_, 0, nullptr), want_end) << stepgate_last_error();
     stepgate_decision d{};
     d.size = sizeof d;
-    EXPECT_EQ(stepgate_step_wait(gate_, 0, &d), want) << stepgate_last_error();
+    EXPECT_EQ(stepgate_step_wait(gate_, 0, &d), want_wait) << stepgate_last_error();
     return d;
   }
   void all_reduce(std::vector<float>& data, ncclResult_t want = ncclSuccess) {
