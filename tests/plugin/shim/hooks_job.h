@@ -99,6 +99,7 @@ class Job {
 inline void run(int world, const std::function<void(Job&)>& body) {
   const ncclUniqueId id = fresh_id();
   std::vector<std::thread> threads;
+  threads.reserve(static_cast<std::size_t>(world));
   for (int rank = 0; rank < world; ++rank) {
     threads.emplace_back([&, rank] {
       Job job(rank, world, id);
