@@ -230,6 +230,18 @@ TEST(GateGroupFailures, ADeviceFailureBeforeTheExchangeReleasesAllInThatStep) {
   });
 }
 
+// After one step that applies, the ranks of the first line of the dimension lose its communicator. Whether
+// this rank is one of them.
+bool loses_its_line_after_a_step(Rank& r, Mesh& mesh, std::size_t dimension) {
+  r.declare("shard", {&r.shard});
+  mesh.add_groups(r);
+  EXPECT_EQ(r.gate().enforce_begin(nullptr), STEPGATE_OK);
+  EXPECT_TRUE(r.step().applies());
+  const bool mine = &mesh.line(dimension, r.rank()) == &mesh.line(dimension, 0);
+  if (mine) r.gate().comm_retired(mesh.comm(dimension, r.rank()));
+  return mine;
+}
+
 // The job destroys one line of a dimension: its ranks reach the others over what is left to them, and
 // nobody waits for ever.
 TEST(GateGroupFailures, ACommunicatorThatGoesReleasesAll) {
@@ -238,12 +250,7 @@ TEST(GateGroupFailures, ACommunicatorThatGoesReleasesAll) {
     Mesh mesh({2, 2}, seeded("mesh")());
     World world({.ranks = 4});
     world.run([&](Rank& r) {
-      r.declare("shard", {&r.shard});
-      mesh.add_groups(r);
-      ASSERT_EQ(r.gate().enforce_begin(nullptr), STEPGATE_OK);
-      EXPECT_TRUE(r.step().applies());
-      const bool mine = &mesh.line(dimension, r.rank()) == &mesh.line(dimension, 0);
-      if (mine) r.gate().comm_retired(mesh.comm(dimension, r.rank()));
+      const bool mine = loses_its_line_after_a_step(r, mesh, dimension);
       const Step s = r.step();
       EXPECT_FALSE(s.applies());
       EXPECT_EQ(s.status, STEPGATE_RELEASED) << s.error;
@@ -265,12 +272,7 @@ TEST(GateGroupFailures, ACommunicatorThatGoesLetsAllGoOnUnguarded) {
     o.policy.unscale = UnscaleMode::kApply;
     World world(o);
     world.run([&](Rank& r) {
-      r.declare("shard", {&r.shard});
-      mesh.add_groups(r);
-      ASSERT_EQ(r.gate().enforce_begin(nullptr), STEPGATE_OK);
-      EXPECT_TRUE(r.step().applies());
-      const bool mine = &mesh.line(dimension, r.rank()) == &mesh.line(dimension, 0);
-      if (mine) r.gate().comm_retired(mesh.comm(dimension, r.rank()));
+      loses_its_line_after_a_step(r, mesh, dimension);
       EXPECT_EQ(r.step().found_inf, 1.0f) << "the step of the release is nobody's";
       for (int i = 0; i < 2; ++i) {
         r.shard = {65536, 131072};

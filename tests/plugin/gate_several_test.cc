@@ -41,15 +41,20 @@ stepgate_decision step_of(gate::Gate& g) {
   return d;
 }
 
+// The rank's own gate decides about its shard, the other one about `critic`.
+void begin_both(Rank& r, gate::Gate& other, std::vector<float>& critic) {
+  r.declare("generator", {&r.shard});
+  declare_in(other, critic);
+  EXPECT_EQ(r.activate(), STEPGATE_OK) << gate::last_error();
+  EXPECT_EQ(other.enforce_begin(nullptr), STEPGATE_OK) << gate::last_error();
+}
+
 TEST(GateSeveral, EachGateHasItsScalerAndItsRanges) {
   World world({.ranks = 3});
   world.run([](Rank& r) {
     std::vector<float> critic(4, 2.0f);
     const auto other = second_gate(r, ScalerRule::kStatic);
-    r.declare("generator", {&r.shard});
-    declare_in(*other, critic);
-    ASSERT_EQ(r.activate(), STEPGATE_OK) << gate::last_error();
-    ASSERT_EQ(other->enforce_begin(nullptr), STEPGATE_OK) << gate::last_error();
+    begin_both(r, *other, critic);
     if (r.rank() == 1) r.shard[0] = INFINITY;
     const stepgate_decision overflowed = step_of(r.gate()), good = step_of(*other);
     EXPECT_EQ(overflowed.reason, STEPGATE_REASON_INF);
@@ -71,10 +76,7 @@ TEST(GateSeveral, StepsOfTwoGatesMayOverlap) {
   world.run([](Rank& r) {
     std::vector<float> critic(4, 2.0f);
     const auto other = second_gate(r, ScalerRule::kTorch);
-    r.declare("generator", {&r.shard});
-    declare_in(*other, critic);
-    ASSERT_EQ(r.activate(), STEPGATE_OK) << gate::last_error();
-    ASSERT_EQ(other->enforce_begin(nullptr), STEPGATE_OK) << gate::last_error();
+    begin_both(r, *other, critic);
     r.begin();
     ASSERT_EQ(other->step_begin(nullptr), STEPGATE_OK);
     if (r.rank() == 0) critic[0] = NAN;
@@ -91,10 +93,7 @@ TEST(GateSeveral, AReleaseOfOneGateLeavesTheOther) {
   world.run([](Rank& r) {
     std::vector<float> critic(4, 2.0f);
     const auto other = second_gate(r, ScalerRule::kTorch);
-    r.declare("generator", {&r.shard});
-    declare_in(*other, critic);
-    ASSERT_EQ(r.activate(), STEPGATE_OK) << gate::last_error();
-    ASSERT_EQ(other->enforce_begin(nullptr), STEPGATE_OK) << gate::last_error();
+    begin_both(r, *other, critic);
     if (r.rank() == 1) r.device().fail(FaultyDevice::kScan, 0);
     EXPECT_EQ(r.step().status, STEPGATE_RELEASED);
     r.device().heal();
