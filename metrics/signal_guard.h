@@ -1,12 +1,13 @@
 // SignalGuard: keeps the making of foreign threads from touching the job's signals. While it lives,
-// the calling thread blocks every asynchronous signal (threads made meanwhile inherit the mask, so a
-// handler of the job never runs on them) and at its end SIGPIPE has the disposition it had before.
+// the calling thread blocks every asynchronous signal (blocked_signals.h), and at its end SIGPIPE has the
+// disposition it had before.
 //
-// Thread: made and destroyed by one thread. Faults (SIGSEGV and its like) stay unblocked: blocked,
-// they would kill without the job's crash handler having its say.
+// Thread: made and destroyed by one thread.
 #pragma once
 
 #include <csignal>
+
+#include "collectives/signals/blocked_signals.h"
 
 namespace stepgate::metrics {
 
@@ -18,8 +19,8 @@ class SignalGuard {
   SignalGuard& operator=(const SignalGuard&) = delete;
 
  private:
-  sigset_t mask_;
   struct sigaction pipe_;
+  signals::BlockedSignals blocked_;
 };
 
 }  // namespace stepgate::metrics

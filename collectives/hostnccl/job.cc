@@ -1,30 +1,11 @@
 #include "collectives/hostnccl/job.h"
 
-#include <signal.h>
-
 #include <system_error>
 #include <utility>
 
+#include "collectives/signals/blocked_signals.h"
+
 namespace stepgate::hostnccl {
-namespace {
-
-// New threads inherit the mask: the job's signals stay with the job's threads.
-class AllSignalsBlocked {
- public:
-  AllSignalsBlocked() {
-    sigset_t all;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before_);
-  }
-  ~AllSignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  AllSignalsBlocked(const AllSignalsBlocked&) = delete;
-  AllSignalsBlocked& operator=(const AllSignalsBlocked&) = delete;
-
- private:
-  sigset_t before_;
-};
-
-}  // namespace
 
 Job::~Job() {
   if (thread_.joinable()) thread_.join();
@@ -32,7 +13,7 @@ Job::~Job() {
 
 Outcome Job::start(std::function<void()> work) {
   try {
-    const AllSignalsBlocked blocked;
+    const signals::BlockedSignals blocked;
     thread_ = std::thread([this, work = std::move(work)]() mutable {
       work();
       work = nullptr;

@@ -6,7 +6,7 @@
 //
 // Threads: start once, by the thread that made it; done and wait from any but the job's own.
 // Lock: its own. Ownership: the work and what it holds go before the job counts as done, so its owners must
-// not be among what it holds alone; the last owner joins the thread. The thread takes no signals.
+// not be among what it holds alone; the last owner joins the thread. The thread takes no signals but faults.
 #pragma once
 
 #include <condition_variable>

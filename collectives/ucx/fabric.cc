@@ -4,8 +4,8 @@
 
 #include <memory>
 
+#include "collectives/signals/blocked_signals.h"
 #include "collectives/ucx/error.h"
-#include "collectives/ucx/signal_mask.h"
 
 namespace stepgate::transport {
 namespace {
@@ -94,7 +94,7 @@ void Fabric::check_version() {
 }
 
 Fabric::Fabric(const Settings& settings) {
-  const BlockSignals block;  // ucp_init starts a thread
+  const signals::BlockedSignals block;  // ucp_init starts a thread
   try {
     open_context(settings);
     open_worker();

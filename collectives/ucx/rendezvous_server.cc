@@ -5,8 +5,8 @@
 
 #include <vector>
 
+#include "collectives/signals/blocked_signals.h"
 #include "collectives/ucx/door.h"
-#include "collectives/ucx/signal_mask.h"
 
 namespace stepgate::transport {
 namespace {
@@ -45,7 +45,7 @@ RendezvousServer::RendezvousServer(Fd door, const IdLayout& id)
 }
 
 void RendezvousServer::start() {
-  const BlockSignals block;
+  const signals::BlockedSignals block;
   thread_ = std::thread([this] { serve(); });
 }
 

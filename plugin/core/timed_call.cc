@@ -1,12 +1,12 @@
 #include "plugin/core/timed_call.h"
 
-#include <signal.h>
-
 #include <condition_variable>
 #include <memory>
 #include <mutex>
 #include <thread>
 #include <utility>
+
+#include "collectives/signals/blocked_signals.h"
 
 namespace stepgate::gate {
 namespace {
@@ -17,29 +17,13 @@ struct Rendezvous {
   bool done = false;
 };
 
-// The new thread inherits the mask: nothing of the job's may be delivered to it.
-class AllSignalsBlocked {
- public:
-  AllSignalsBlocked() {
-    sigset_t all;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before_);
-  }
-  ~AllSignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  AllSignalsBlocked(const AllSignalsBlocked&) = delete;
-  AllSignalsBlocked& operator=(const AllSignalsBlocked&) = delete;
-
- private:
-  sigset_t before_;
-};
-
 }  // namespace
 
 bool run_with_deadline(std::function<void()> call, std::chrono::duration<double> limit) {
   const auto meeting = std::make_shared<Rendezvous>();
   std::thread worker;
   {
-    const AllSignalsBlocked blocked;
+    const signals::BlockedSignals blocked;
     worker = std::thread([meeting, call = std::move(call)] {
       call();
       const std::lock_guard lock(meeting->mutex);

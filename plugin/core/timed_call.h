@@ -3,7 +3,7 @@
 // The call runs in a thread of its own; at the deadline the caller goes on and the thread stays with
 // the call, for a collective that was issued cannot be taken back. What the call touches must
 // therefore be owned by the callable itself. Control path only: never in a step.
-// Thread: any. The helper thread blocks all signals, so that the job's handlers run where they did.
+// Thread: any. The helper thread blocks signals but faults, so that the job's handlers run where they did.
 #pragma once
 
 #include <chrono>

@@ -1,0 +1,48 @@
+// A call with a deadline: in time, too late, and what its thread does with the job's signals.
+#include "plugin/core/timed_call.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <chrono>
+#include <future>
+#include <memory>
+
+namespace stepgate::gate {
+namespace {
+
+using namespace std::chrono_literals;
+
+TEST(TimedCall, ReturnsWithTheCall) {
+  bool called = false;
+  EXPECT_TRUE(run_with_deadline([&] { called = true; }, 100s));
+  EXPECT_TRUE(called);
+}
+
+TEST(TimedCall, LeavesTheCallBehindAtItsDeadline) {
+  const auto release = std::make_shared<std::promise<void>>();
+  const auto over = std::make_shared<std::promise<void>>();
+  auto ended = over->get_future();
+  EXPECT_FALSE(run_with_deadline(
+      [gate = release->get_future().share(), over] {
+        gate.wait();
+        over->set_value();
+      },
+      10ms));
+  release->set_value();
+  EXPECT_EQ(ended.wait_for(100s), std::future_status::ready) << "the call goes on";
+}
+
+TEST(TimedCall, ItsThreadTakesFaultsAlone) {
+  sigset_t mask;
+  sigemptyset(&mask);
+  ASSERT_TRUE(run_with_deadline([&] { pthread_sigmask(SIG_SETMASK, nullptr, &mask); }, 100s));
+  EXPECT_EQ(sigismember(&mask, SIGTERM), 1);
+  EXPECT_EQ(sigismember(&mask, SIGSEGV), 0) << "the job's crash handler must have its say";
+  sigset_t own;
+  pthread_sigmask(SIG_SETMASK, nullptr, &own);
+  EXPECT_EQ(sigismember(&own, SIGTERM), 0) << "the caller's own mask is as it was";
+}
+
+}  // namespace
+}  // namespace stepgate::gate
