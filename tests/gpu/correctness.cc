@@ -3,6 +3,7 @@
 
 #include "tests/gpu/cases.h"
 #include "tests/gpu/inputs.h"
+#include "tests/test_seed.h"
 
 int main(int argc, char** argv) {
   using namespace stepgate::gpu;
@@ -10,7 +11,7 @@ int main(int argc, char** argv) {
   Session session(options);
   std::printf("device: %s, compute capability %d.%d\n", session.name().c_str(), session.capability() / 10,
               session.capability() % 10);
-  run_seed();
+  test_seed();
   Results results(options.results, "correctness");
   scan_cases(session, options, results);
   product_cases(session, options, results);

@@ -6,6 +6,7 @@
 #include "collectives/device/cuda/scan_plan.h"
 #include "tests/gpu/cases.h"
 #include "tests/gpu/inputs.h"
+#include "tests/test_seed.h"
 
 namespace stepgate::gpu {
 namespace {
@@ -97,7 +98,7 @@ void grid_cases(Session& session, const Options& options, Results& results) {
     return;
   }
   for (const ElementType t : kAllTypes) {
-    Random random(run_seed());
+    Random random(test_seed());
     Elements e = spread(t, (options.small ? 19 : 3000) * kUnitElements + 4321, random);
     e[5 * kUnitElements + 3] = nan_of(t);
     const Bytes bytes = packed(t, e, 0);

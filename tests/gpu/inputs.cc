@@ -65,16 +65,6 @@ void add_limits(ElementType t, std::vector<Case>& cases) {
 
 }  // namespace
 
-std::uint64_t run_seed() {
-  static const std::uint64_t kSeed = [] {
-    const char* fixed = std::getenv("STEPGATE_TEST_SEED");
-    const std::uint64_t s = fixed != nullptr ? std::strtoull(fixed, nullptr, 0) : std::random_device{}();
-    std::printf("STEPGATE_TEST_SEED=%llu\n", static_cast<unsigned long long>(s));
-    return s;
-  }();
-  return kSeed;
-}
-
 Elements any_bits(ElementType t, std::size_t n, Random& random) {
   Elements e(n);
   const int drop = 64 - static_cast<int>(8 * element_size(t));

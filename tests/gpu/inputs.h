@@ -18,9 +18,6 @@ using Random = std::mt19937_64;
 inline constexpr ElementType kAllTypes[] = {ElementType::kFp32, ElementType::kFp16,    ElementType::kBf16,
                                             ElementType::kFp64, ElementType::kFp8E4M3, ElementType::kFp8E5M2};
 
-// STEPGATE_TEST_SEED, or a fresh one; printed once.
-std::uint64_t run_seed();
-
 struct Case {
   std::string name;
   Elements elements;

@@ -18,6 +18,7 @@
 #include "tests/gpu/inputs.h"
 #include "tests/gpu/metrics_page.h"
 #include "tests/gpu/results.h"
+#include "tests/test_seed.h"
 
 // NCCL's own name for the same function: calls to it are not hooked.
 extern "C" ncclResult_t pncclAllReduce(const void* send, void* receive, size_t count, ncclDataType_t type,
@@ -34,7 +35,7 @@ constexpr std::size_t kSteps = std::size(kSpoils);
 constexpr int kApplied = 4;
 
 std::vector<float> gradient(std::size_t n, float spoil) {
-  const Bytes bytes = healthy_bytes(ElementType::kFp32, n, run_seed());
+  const Bytes bytes = healthy_bytes(ElementType::kFp32, n, test_seed());
   std::vector<float> values(n);
   __builtin_memcpy(values.data(), bytes.data(), bytes.size());
   if (spoil != 0) values[n / 3] = spoil;

@@ -8,6 +8,7 @@
 #include "tests/collectives/device/scan_oracle.h"
 #include "tests/gpu/cases.h"
 #include "tests/gpu/inputs.h"
+#include "tests/test_seed.h"
 
 namespace stepgate::gpu {
 namespace {
@@ -163,7 +164,7 @@ void product_cases(Session& session, const Options& options, Results& results) {
   const std::size_t n = options.brief ? 500 : options.small ? 3000 : 300000;
   for (const ElementType t :
        {ElementType::kFp32, ElementType::kFp16, ElementType::kBf16, ElementType::kFp64}) {
-    Random random(run_seed());
+    Random random(test_seed());
     const std::string type = element_type_name(t);
     results.check("apply " + type + ": any bits, five multipliers, misaligned, a skip",
                   in_place(session, t, random, n));

@@ -5,6 +5,7 @@
 
 #include "tests/gpu/cases.h"
 #include "tests/gpu/inputs.h"
+#include "tests/test_seed.h"
 
 namespace stepgate::gpu {
 namespace {
@@ -85,7 +86,7 @@ std::string every_alignment(ScanCases& scans, ElementType t, Random& random) {
 
 // The norm against exact arithmetic.
 std::string norm_is_exact(ScanCases& scans, ElementType t, std::uint64_t count) {
-  const Bytes bytes = healthy_bytes(t, count, run_seed() + 17);
+  const Bytes bytes = healthy_bytes(t, count, test_seed() + 17);
   scans.data().put(bytes.data(), bytes.size());
   const auto got = static_cast<long double>(scans.scan(count, 0, t).total.sum_squares);
   const long double want = exact_squares(t, bytes.data(), count);
@@ -96,7 +97,7 @@ std::string norm_is_exact(ScanCases& scans, ElementType t, std::uint64_t count) 
 // Healthy but for one NaN, at a place that no vector begins at.
 std::string large(ScanCases& scans, ElementType t, std::uint64_t bytes_wanted) {
   const std::uint64_t count = bytes_wanted / element_size(t) - 3;
-  Bytes bytes = healthy_bytes(t, count, run_seed());
+  Bytes bytes = healthy_bytes(t, count, test_seed());
   for (const bool spoilt : {false, true}) {
     if (spoilt) {
       const std::uint64_t nan = nan_of(t);
@@ -216,7 +217,7 @@ std::vector<Case> thinned(std::vector<Case> cases) {
 void scan_cases(Session& session, const Options& options, Results& results) {
   const std::size_t most = options.small ? std::size_t{1} << 20 : std::size_t{256} << 20;
   for (const ElementType t : kAllTypes) {
-    Random random(run_seed());
+    Random random(test_seed());
     const std::string name = std::string("scan ") + element_type_name(t) + ": ";
     ScanCases scans(session, t, most);
     std::vector<Case> cases = adversarial(t, random);

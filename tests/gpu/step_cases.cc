@@ -8,6 +8,7 @@
 #include "tests/gpu/cases.h"
 #include "tests/gpu/gate_step.h"
 #include "tests/gpu/inputs.h"
+#include "tests/test_seed.h"
 
 namespace stepgate::gpu {
 namespace {
@@ -73,7 +74,7 @@ std::string run_steps(Session& session, const Pieces& pieces, std::uint64_t elem
     if (*graph != nullptr && !(*graph)->problem().empty()) return (*graph)->problem();
   }
   for (int i = 1; i <= kSteps; ++i) {
-    Bytes bytes = healthy_bytes(kType, 3 * elements, run_seed() + static_cast<std::uint64_t>(i));
+    Bytes bytes = healthy_bytes(kType, 3 * elements, test_seed() + static_cast<std::uint64_t>(i));
     const std::uint64_t bad = i == 4 ? nan_of(kType) : static_cast<std::uint64_t>(infinity_of(kType));
     if (i % 2 == 0) std::memcpy(bytes.data() + 2 * (2 * elements - 1), &bad, 2);
     step.put(bytes);
@@ -106,7 +107,7 @@ std::string same_as_eager(Session& session, const Pieces& pieces, std::uint64_t 
 }  // namespace
 
 void step_cases(Session& session, const Options& options, Results& results) {
-  JobPlan plan = test::random_plan(run_seed());
+  JobPlan plan = test::random_plan(test_seed());
   results.check("five steps of four types: every byte as on the host", eager_is_hosts(session, plan));
   plan.steps = {Spoil::kNothing, Spoil::kInf, Spoil::kNothing, Spoil::kNan, Spoil::kNothing};
   results.check("a whole step captured: five replays as on the host", replays_are_hosts(session, plan));

@@ -3,6 +3,7 @@
 
 #include "tests/gpu/inputs.h"
 #include "tests/gpu/timing_cases.h"
+#include "tests/test_seed.h"
 
 namespace stepgate::gpu {
 namespace {
@@ -18,7 +19,7 @@ std::string size_text(std::size_t bytes) {
 // Healthy data, made once on the host and multiplied on the device.
 void fill(Session& session, Buffer& data, ElementType t) {
   const std::size_t piece = std::min(data.bytes(), 64 * kMiB);
-  const Bytes bytes = healthy_bytes(t, piece / element_size(t), run_seed());
+  const Bytes bytes = healthy_bytes(t, piece / element_size(t), test_seed());
   for (std::size_t at = 0; at < data.bytes(); at += piece) {
     data.put(bytes.data(), std::min(piece, data.bytes() - at), at);
   }

@@ -7,6 +7,7 @@
 #include "collectives/device/host/host_device.h"
 #include "collectives/device/host/kernels.h"
 #include "tests/collectives/device/scan_oracle.h"
+#include "tests/test_seed.h"
 
 namespace stepgate::test {
 namespace {

@@ -77,16 +77,6 @@ double fold(std::vector<double> sums) {
   return sums.empty() ? 0.0 : sums[0];
 }
 
-std::uint64_t test_seed() {
-  static const std::uint64_t kSeed = [] {
-    const char* fixed = std::getenv("STEPGATE_TEST_SEED");
-    const std::uint64_t s = fixed != nullptr ? std::strtoull(fixed, nullptr, 0) : std::random_device{}();
-    std::printf("STEPGATE_TEST_SEED=%llu\n", static_cast<unsigned long long>(s));
-    return s;
-  }();
-  return kSeed;
-}
-
 std::string type_label(ElementType t) {
   static const char* const kNames[] = {"fp32", "fp16", "bf16", "fp64", "fp8_e4m3", "fp8_e5m2"};
   return kNames[static_cast<std::uint32_t>(t)];

@@ -20,9 +20,6 @@ using Elements = std::vector<std::uint64_t>;
 inline constexpr ElementType kStoredTypes[] = {ElementType::kFp32, ElementType::kFp16, ElementType::kBf16,
                                                ElementType::kFp64};
 
-// STEPGATE_TEST_SEED, or a fresh one; printed once.
-std::uint64_t test_seed();
-
 std::string type_label(ElementType t);
 std::uint64_t sign_bit(ElementType t);
 std::uint64_t infinity_bits(ElementType t);

@@ -8,6 +8,7 @@
 
 #include "collectives/device/host/host_device.h"
 #include "tests/collectives/device/scan_oracle.h"
+#include "tests/test_seed.h"
 
 namespace stepgate::test {
 namespace {

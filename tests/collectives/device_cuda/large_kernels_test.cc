@@ -11,6 +11,7 @@
 #include "collectives/device/cuda/kernels/scan.h"
 #include "tests/collectives/device/scan_oracle.h"
 #include "tests/collectives/device_cuda/kernel_runs.h"
+#include "tests/test_seed.h"
 
 namespace stepgate::test {
 namespace {

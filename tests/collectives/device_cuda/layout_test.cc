@@ -12,6 +12,7 @@
 #include "collectives/device/cuda/kernels/tuning.h"
 #include "collectives/device/host/thresholds.h"
 #include "tests/collectives/device/scan_oracle.h"
+#include "tests/test_seed.h"
 
 namespace stepgate::test {
 namespace {

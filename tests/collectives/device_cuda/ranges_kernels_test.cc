@@ -5,6 +5,7 @@
 
 #include "tests/collectives/device/scan_oracle.h"
 #include "tests/collectives/device_cuda/kernel_runs.h"
+#include "tests/test_seed.h"
 
 namespace stepgate::test {
 namespace {

@@ -5,6 +5,7 @@
 
 #include "collectives/device/cuda/kernels/fatbin.h"
 #include "tests/collectives/device_cuda_driver/standin.h"
+#include "tests/test_seed.h"
 
 namespace stepgate::test {
 namespace {
@@ -130,7 +131,7 @@ TEST(CudaDevice, NoDeviceAtAll) {
 TEST(CudaDevice, MemoryIsZeroedAndAligned) {
   standin::Options options;
   options.max_delay_us = 1000;  // memory that is only about to be zero would show
-  options.seed = run_seed();
+  options.seed = test_seed();
   StandIn standin(options);
   const auto cuda = standin.device();
   ASSERT_NE(cuda, nullptr);
@@ -168,7 +169,7 @@ TEST(CudaDevice, TakesItsMemoryAlong) {
 TEST(CudaDevice, SmallCopiesKeepTheirBytes) {
   standin::Options options;
   options.max_delay_us = 3000;
-  options.seed = run_seed();
+  options.seed = test_seed();
   StandIn standin(options);
   const auto cuda = standin.device();
   ASSERT_NE(cuda, nullptr);

@@ -7,6 +7,7 @@
 #include "collectives/device/host/host_device.h"
 #include "tests/collectives/device_cuda_driver/device_job.h"
 #include "tests/collectives/device_cuda_driver/standin.h"
+#include "tests/test_seed.h"
 
 namespace stepgate::test {
 namespace {
@@ -14,7 +15,7 @@ namespace {
 constexpr int kLaunchFailed = 719;
 
 JobPlan short_plan() {
-  JobPlan plan = random_plan(run_seed());
+  JobPlan plan = random_plan(test_seed());
   plan.ranges.erase(plan.ranges.begin() + 3);
   plan.ranges.erase(plan.ranges.begin());
   for (RangeData& r : plan.ranges) {
@@ -97,7 +98,7 @@ TEST(CudaFaults, ADeviceThatIsLost) {
 
 // After a failure the same device works on, with the right bits: nothing half done stays in the way.
 TEST(CudaFaults, TheNextStepIsRight) {
-  const JobPlan plan = random_plan(run_seed());
+  const JobPlan plan = random_plan(test_seed());
   device::HostDevice host;
   std::string error;
   const JobTrace want = DeviceJob::run(host, nullptr, plan, &error);

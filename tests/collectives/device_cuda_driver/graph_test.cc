@@ -10,6 +10,7 @@
 #include "collectives/device/host/host_device.h"
 #include "tests/collectives/device_cuda_driver/device_job.h"
 #include "tests/collectives/device_cuda_driver/standin.h"
+#include "tests/test_seed.h"
 
 namespace stepgate::test {
 namespace {
@@ -50,7 +51,7 @@ JobTrace eager_on_host(const JobPlan& plan) {
 
 // Step numbers, scales and the ring's head live in device memory: every replay is the next step.
 TEST(CudaGraph, AWholeStepReplaysAsTheNextOne) {
-  JobPlan plan = random_plan(run_seed());
+  JobPlan plan = random_plan(test_seed());
   plan.steps = {Spoil::kNothing, Spoil::kInf, Spoil::kNothing, Spoil::kNan, Spoil::kNothing};
   StandIn standin;
   const auto cuda = standin.device();

@@ -8,6 +8,7 @@
 
 #include "tests/collectives/device_cuda_driver/device_job.h"
 #include "tests/collectives/device_cuda_driver/standin.h"
+#include "tests/test_seed.h"
 
 namespace stepgate::test {
 namespace {
@@ -27,7 +28,7 @@ class Marks : public testing::Test {
   static standin::Options slow() {
     standin::Options options;
     options.max_delay_us = 2000;
-    options.seed = run_seed();
+    options.seed = test_seed();
     return options;
   }
   // Rounds in which the reader saw what the writer wrote.

@@ -11,6 +11,7 @@
 #include "collectives/device/host/host_device.h"
 #include "tests/collectives/device_cuda_driver/device_job.h"
 #include "tests/collectives/device_cuda_driver/standin.h"
+#include "tests/test_seed.h"
 
 namespace stepgate::test {
 namespace {
@@ -108,7 +109,7 @@ class CudaRanges : public testing::Test {
   StandIn standin_;
   std::unique_ptr<device::CudaDevice> cuda_ = standin_.device();
   device::HostDevice host_;
-  std::mt19937_64 random_{run_seed()};
+  std::mt19937_64 random_{test_seed()};
 };
 
 TEST_F(CudaRanges, HaveTheHostsBits) {

@@ -10,6 +10,7 @@
 #include "collectives/device/host/host_device.h"
 #include "tests/collectives/device_cuda_driver/device_job.h"
 #include "tests/collectives/device_cuda_driver/standin.h"
+#include "tests/test_seed.h"
 
 namespace stepgate::test {
 namespace {
@@ -84,7 +85,7 @@ void compare(device::CudaDevice& cuda, const Pair& p, bool prepare) {
 }
 
 TEST(CudaScan, TheHostsBitsForEveryShape) {
-  std::mt19937_64 random(run_seed());
+  std::mt19937_64 random(test_seed());
   StandIn standin;
   const auto cuda = standin.device();
   ASSERT_NE(cuda, nullptr);

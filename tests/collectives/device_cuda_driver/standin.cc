@@ -12,16 +12,6 @@ using device::CudaDevice;
 using device::cuda::Driver;
 using device::cuda::Result;
 
-std::uint64_t run_seed() {
-  static const std::uint64_t seed = [] {
-    const char* text = std::getenv("STEPGATE_TEST_SEED");
-    const std::uint64_t s = text != nullptr ? std::strtoull(text, nullptr, 10) : std::random_device{}();
-    std::cout << "STEPGATE_TEST_SEED=" << s << '\n';
-    return s;
-  }();
-  return seed;
-}
-
 const char* StandIn::path() {
   return STEPGATE_STANDIN_CUDA;
 }

@@ -14,9 +14,6 @@
 
 namespace stepgate::test {
 
-// STEPGATE_TEST_SEED, or a fresh one; printed once.
-std::uint64_t run_seed();
-
 class StandIn {
  public:
   explicit StandIn(const standin::Options& options = {});

@@ -8,6 +8,8 @@
 #include <cstring>
 #include <thread>
 
+#include "tests/test_seed.h"
+
 namespace stepgate::test {
 namespace {
 
@@ -16,7 +18,7 @@ using namespace device::cuda;
 standin::Options delayed() {
   standin::Options options;
   options.max_delay_us = 2000;
-  options.seed = run_seed();
+  options.seed = test_seed();
   return options;
 }
 

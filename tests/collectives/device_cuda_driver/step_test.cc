@@ -9,6 +9,7 @@
 #include "collectives/device/host/host_device.h"
 #include "tests/collectives/device_cuda_driver/device_job.h"
 #include "tests/collectives/device_cuda_driver/standin.h"
+#include "tests/test_seed.h"
 
 namespace stepgate::test {
 namespace {
@@ -22,7 +23,7 @@ JobTrace on_host(const JobPlan& plan) {
 }
 
 TEST(CudaStep, TheHostsBits) {
-  const JobPlan plan = random_plan(run_seed());
+  const JobPlan plan = random_plan(test_seed());
   const JobTrace want = on_host(plan);
   ASSERT_EQ(want.steps.size(), plan.steps.size());
   EXPECT_EQ(want.steps[0].block.sets[0].decision.skip, 0u);
@@ -43,11 +44,11 @@ TEST(CudaStep, TheHostsBits) {
 }
 
 TEST(CudaStep, TheHostsBitsWithDelaysAndAGuard) {
-  const JobPlan plan = random_plan(run_seed());
+  const JobPlan plan = random_plan(test_seed());
   standin::Options options;
   options.guard = true;
   options.max_delay_us = 200;
-  options.seed = run_seed();
+  options.seed = test_seed();
   StandIn standin(options);
   const auto cuda = standin.device();
   ASSERT_NE(cuda, nullptr);
@@ -59,7 +60,7 @@ TEST(CudaStep, TheHostsBitsWithDelaysAndAGuard) {
 class CudaStepPlans : public testing::TestWithParam<int> {};
 
 TEST_P(CudaStepPlans, GiveTheHostsBits) {
-  JobPlan plan = random_plan(run_seed());
+  JobPlan plan = random_plan(test_seed());
   plan.prepare = (GetParam() & 1) != 0;
   plan.in_place = (GetParam() & 2) != 0;
   StandIn standin;
@@ -79,7 +80,7 @@ const std::set<std::string> kHotPath = {"cuCtxGetCurrent",    "cuLaunchKernel", 
                                         "cuStreamIsCapturing"};
 
 TEST(CudaStep, AsksTheDriverForWorkAlone) {
-  const JobPlan plan = random_plan(run_seed());
+  const JobPlan plan = random_plan(test_seed());
   StandIn standin;
   const auto cuda = standin.device();
   ASSERT_NE(cuda, nullptr);
@@ -148,7 +149,7 @@ TEST(CudaStep, RestoresTheCallersContext) {
     return current;
   };
   EXPECT_EQ(now(), nullptr);
-  const JobPlan plan = random_plan(run_seed());
+  const JobPlan plan = random_plan(test_seed());
   EXPECT_EQ(DeviceJob::run(*cuda, nullptr, plan, &error).steps.size(), plan.steps.size()) << error;
   EXPECT_EQ(now(), nullptr);
   const JobStream other(standin, 0);
@@ -170,7 +171,7 @@ TEST(CudaStep, TwoThreadsOnOneDevice) {
   StandIn standin;
   const auto cuda = standin.device();
   ASSERT_NE(cuda, nullptr);
-  const JobPlan plans[] = {random_plan(run_seed()), random_plan(run_seed() + 1)};
+  const JobPlan plans[] = {random_plan(test_seed()), random_plan(test_seed() + 1)};
   JobTrace traces[2];
   std::string errors[2];
   const auto work = [&](int i) {
@@ -190,12 +191,12 @@ TEST(CudaStep, TwoDevicesSideBySide) {
   standin::Options options;
   options.devices = 2;
   options.max_delay_us = 50;
-  options.seed = run_seed();
+  options.seed = test_seed();
   StandIn standin(options);
   const auto first = standin.device(0);
   const auto second = standin.device(1);
   ASSERT_TRUE(first != nullptr && second != nullptr);
-  const JobPlan plans[] = {random_plan(run_seed()), random_plan(run_seed() + 1)};
+  const JobPlan plans[] = {random_plan(test_seed()), random_plan(test_seed() + 1)};
   DeviceJob a(*first, nullptr, plans[0]);
   DeviceJob b(*second, nullptr, plans[1]);
   JobTrace traces[2];

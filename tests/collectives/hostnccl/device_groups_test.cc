@@ -5,6 +5,7 @@
 
 #include "collectives/nccl_abi/nccl_structs.h"
 #include "tests/collectives/hostnccl/device_ranks.h"
+#include "tests/test_seed.h"
 
 namespace stepgate::hostnccl::test {
 namespace {
@@ -108,7 +109,7 @@ TEST(DeviceGroup, BuffersInUseAreNotTaken) {
   const SecondClique second(2);
   run_device_ranks(standin, 2, [&](Rank& r) {
     ncclComm_t other_comm = second.join(r.index);
-    std::mt19937_64 random(stepgate::test::run_seed() + r.place());
+    std::mt19937_64 random(stepgate::test::test_seed() + r.place());
     {
       const Stream other(r.driver());
       const Stream third(r.driver());

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "tests/test_seed.h"
+
 namespace stepgate::hostnccl::test {
 
 using device::cuda::DevicePtr;
@@ -102,7 +104,7 @@ standin::Options devices() {
 standin::Options delayed(unsigned max_delay_us) {
   standin::Options options = devices();
   options.max_delay_us = max_delay_us;
-  options.seed = stepgate::test::run_seed();
+  options.seed = stepgate::test::test_seed();
   return options;
 }
 

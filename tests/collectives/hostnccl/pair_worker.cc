@@ -48,8 +48,9 @@ void exchange_with_all(Place place, const ncclUniqueId& id) {
   expect(ncclCommDestroy(comm) == ncclSuccess, "ncclCommDestroy");
 }
 
-// The last rank never sends what rank 0 waits for.
-void lose_the_sender(Place place, const ncclUniqueId& id) {
+// The last rank dies while the others are in `call` with it.
+template <class Call>
+void lose_the_last(Place place, const ncclUniqueId& id, Call call) {
   const int victim = place.size - 1;
   ncclComm_t comm = join(place, id);
   std::vector<int> data(kLong);
@@ -57,18 +58,15 @@ void lose_the_sender(Place place, const ncclUniqueId& id) {
     usleep(300'000);
     raise(SIGKILL);
   }
-  expect_to_be_told(ncclRecv(data.data(), kLong, ncclInt32, victim, comm, nullptr), comm, victim);
+  expect_to_be_told(call(data.data(), kLong, ncclInt32, victim, comm, nullptr), comm, victim);
+}
+
+void lose_the_sender(Place place, const ncclUniqueId& id) {
+  lose_the_last(place, id, ncclRecv);
 }
 
 void lose_the_receiver(Place place, const ncclUniqueId& id) {
-  const int victim = place.size - 1;
-  ncclComm_t comm = join(place, id);
-  std::vector<int> data(kLong);
-  if (place.rank == victim) {
-    usleep(300'000);
-    raise(SIGKILL);
-  }
-  expect_to_be_told(ncclSend(data.data(), kLong, ncclInt32, victim, comm, nullptr), comm, victim);
+  lose_the_last(place, id, ncclSend);
 }
 
 }  // namespace hostnccl_worker

@@ -58,7 +58,7 @@ void check_reductions(Checker* checker, ncclComm_t comm);
 void check_own_operators(Checker* checker, ncclComm_t comm);
 void check_movements(Checker* checker, ncclComm_t comm);
 
-// Around vector widths, and above the switch from doubling to the ring.
+// Around vector widths, and above the switch from doubling to the algorithms of long messages.
 inline constexpr std::size_t kOddCounts[] = {1, 3, 17, 1021, 33 * 1024 + 5};
 
 }  // namespace stepgate::hostnccl::test

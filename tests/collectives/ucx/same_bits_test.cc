@@ -11,16 +11,10 @@
 
 #include "tests/collectives/ucx/ranks.h"
 #include "tests/collectives/ucx/values.h"
+#include "tests/test_seed.h"
 
 namespace stepgate::transport::testing {
 namespace {
-
-uint64_t pick_seed() {
-  const char* given = std::getenv("STEPGATE_TEST_SEED");
-  const uint64_t seed = given != nullptr ? std::strtoull(given, nullptr, 10) : std::random_device{}();
-  std::cout << "seed " << seed << "\n";
-  return seed;
-}
 
 using Case = std::tuple<const char*, int, sgt_type>;
 std::string case_name(const ::testing::TestParamInfo<Case>& tested) {
@@ -60,7 +54,7 @@ Buffer random_bits(uint64_t seed, int rank, sgt_type type, size_t count) {
 
 TEST_P(SameBits, OnAllRanks) {
   const auto& [transports, size, type] = GetParam();
-  const uint64_t seed = pick_seed();
+  const uint64_t seed = test::test_seed();
   const sgt_type of = type;
   for (const size_t count : {size_t{1}, size_t{1023}, size_t{70001}}) {
     for (const sgt_reduction reduction : kAllReductions) {

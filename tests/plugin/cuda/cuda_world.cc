@@ -3,6 +3,7 @@
 #include <thread>
 
 #include "plugin/core/last_error.h"
+#include "tests/test_seed.h"
 
 namespace stepgate::test {
 
@@ -29,7 +30,7 @@ standin::Options standin_options(const CudaWorldOptions& o) {
   s.devices = o.ranks;
   s.guard = o.guard;
   s.max_delay_us = o.max_delay_us;
-  s.seed = run_seed();
+  s.seed = test_seed();
   return s;
 }
 

@@ -4,6 +4,7 @@
 
 #include "plugin/core/last_error.h"
 #include "tests/plugin/cuda/cuda_world.h"
+#include "tests/test_seed.h"
 
 namespace stepgate::test {
 namespace {
@@ -102,7 +103,7 @@ TEST(CudaGateFaults, AnySingleDriverCall) {
   int failures = 0, released = 0;
   for (const auto& [name, count] : calls) {
     if (is_the_jobs(name)) continue;
-    for (std::int64_t i = static_cast<std::int64_t>(run_seed() % kStride); i < count; i += kStride) {
+    for (std::int64_t i = static_cast<std::int64_t>(test_seed() % kStride); i < count; i += kStride) {
       SCOPED_TRACE(name + " call " + std::to_string(i) + " of " + std::to_string(count));
       const History run = run_with_fault(name, i, nullptr);
       expect_never_different(run);

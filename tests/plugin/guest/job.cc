@@ -11,6 +11,8 @@
 #include <fstream>
 #include <limits>
 
+#include "tests/plugin/whole_range.h"
+
 namespace stepgate::test {
 namespace {
 
@@ -96,12 +98,7 @@ Job::Job(const Where& where, ncclComm_t comm)
 
 void Job::declare() {
   const stepgate_segment segment{"weight", gradient_.data(), gradient_.size()};
-  stepgate_range range{};
-  range.size = sizeof range;
-  range.name = "bucket";
-  range.segments = &segment;
-  range.segment_count = 1;
-  range.compute_type = -1;
+  const stepgate_range range = whole_range("bucket", segment);
   std::uint32_t id = 0;
   need(stepgate_client_declare_range(gate_, &range, &id) == STEPGATE_OK, "declare_range");
 }

@@ -8,6 +8,7 @@
 #include "collectives/nccl_abi/nccl_abi.h"
 #include "stepgate/stepgate.h"
 #include "tests/plugin/shim/hooks_job.h"
+#include "tests/plugin/whole_range.h"
 
 extern "C" ncclResult_t send_through_old_nccl(void);
 
@@ -65,12 +66,7 @@ TEST(Hooks, MemoryThatAGateMultipliesIsItsOwn) {
   };
   const auto declare = [](stepgate_gate* gate, std::vector<float>& data) {
     const stepgate_segment segment{nullptr, data.data(), data.size()};
-    stepgate_range range{};
-    range.size = sizeof range;
-    range.name = "bucket";
-    range.segments = &segment;
-    range.segment_count = 1;
-    range.compute_type = -1;
+    const stepgate_range range = whole_range("bucket", segment);
     std::uint32_t id = 0;
     return stepgate_declare_range(gate, &range, &id);
   };

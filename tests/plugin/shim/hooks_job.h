@@ -12,6 +12,7 @@
 
 #include "collectives/nccl_abi/nccl_abi.h"
 #include "stepgate/stepgate.h"
+#include "tests/plugin/whole_range.h"
 
 namespace stepgate::test {
 
@@ -58,13 +59,7 @@ class Job {
 
   void declare(const char* name, std::vector<float>& data, bool counted = true) {
     const stepgate_segment segment{nullptr, data.data(), data.size()};
-    stepgate_range range{};
-    range.size = sizeof range;
-    range.name = name;
-    range.segments = &segment;
-    range.segment_count = 1;
-    range.compute_type = -1;
-    range.flags = counted ? 0 : STEPGATE_RANGE_NOT_COUNTED;
+    const stepgate_range range = whole_range(name, segment, counted);
     std::uint32_t id = 0;
     EXPECT_EQ(stepgate_declare_range(gate_, &range, &id), STEPGATE_OK) << stepgate_last_error();
   }

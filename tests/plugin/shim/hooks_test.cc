@@ -8,6 +8,7 @@
 #include "collectives/nccl_abi/nccl_abi.h"
 #include "stepgate/stepgate.h"
 #include "tests/plugin/shim/hooks_job.h"
+#include "tests/plugin/whole_range.h"
 
 namespace stepgate::test {
 namespace {
@@ -173,12 +174,7 @@ TEST(Hooks, AllGatherOverTheLaterBlockAlone) {
     ASSERT_EQ(ncclCommInitRank(&gathering, 2, second, j.rank()), ncclSuccess);
     std::vector<float> all = {1, 1, 1, 1}, mine = {1, j.rank() == 1 ? NAN : 1.0f};
     const stepgate_segment later{nullptr, all.data() + 2, 2};  // rank 1's block only
-    stepgate_range range{};
-    range.size = sizeof range;
-    range.name = "later";
-    range.segments = &later;
-    range.segment_count = 1;
-    range.compute_type = -1;
+    const stepgate_range range = whole_range("later", later);
     std::uint32_t id = 0;
     ASSERT_EQ(stepgate_declare_range(j.gate(), &range, &id), STEPGATE_OK) << stepgate_last_error();
     j.activate();

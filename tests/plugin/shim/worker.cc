@@ -17,6 +17,7 @@
 
 #include "collectives/nccl_abi/nccl_abi.h"
 #include "stepgate/client.h"
+#include "tests/plugin/whole_range.h"
 
 namespace {
 
@@ -53,12 +54,7 @@ void train_rank(int rank, const ncclUniqueId& id, stepgate_decision* out) {
   need(stepgate_client_add_group(gate, comm, 0) == STEPGATE_OK, "add_group");
   std::vector<float> data = {1, rank == 1 ? NAN : 1.0f};
   const stepgate_segment segment{nullptr, data.data(), data.size()};
-  stepgate_range range{};
-  range.size = sizeof range;
-  range.name = "bucket";
-  range.segments = &segment;
-  range.segment_count = 1;
-  range.compute_type = -1;
+  const stepgate_range range = stepgate::test::whole_range("bucket", segment);
   std::uint32_t range_id = 0;
   need(stepgate_client_declare_range(gate, &range, &range_id) == STEPGATE_OK, "declare_range");
   need(stepgate_client_enforce_begin(gate, nullptr) == STEPGATE_OK, "enforce_begin");

@@ -18,6 +18,7 @@
 
 #include "collectives/nccl_abi/nccl_abi.h"
 #include "stepgate/client.h"
+#include "tests/plugin/whole_range.h"
 
 namespace {
 
@@ -47,13 +48,7 @@ struct Member {
     config.rule = "none";
     need(stepgate_client_gate_create(&config, &gate) == STEPGATE_OK, "gate_create");
     const stepgate_segment segment{"weight", gradient.data(), gradient.size()};
-    stepgate_range range{};
-    range.size = sizeof range;
-    range.name = "bucket";
-    range.segments = &segment;
-    range.segment_count = 1;
-    range.compute_type = -1;
-    range.flags = rank == 0 ? 0 : STEPGATE_RANGE_NOT_COUNTED;
+    const stepgate_range range = stepgate::test::whole_range("bucket", segment, rank == 0);
     std::uint32_t id_of_range = 0;
     need(stepgate_client_declare_range(gate, &range, &id_of_range) == STEPGATE_OK, "declare_range");
   }

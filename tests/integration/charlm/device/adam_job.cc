@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "integration/examples/charlm/half.h"
+#include "tests/test_seed.h"
 
 namespace stepgate::test {
 
@@ -52,7 +53,7 @@ AdamJob::AdamJob(const AdamJobOptions& options)
       adam_(device_, targets_, options.type, options.shares, kLearningRate),
       captured_(device_),
       host_(first_masters(count_), kLearningRate),
-      random_(static_cast<unsigned>(run_seed())) {
+      random_(static_cast<unsigned>(test_seed())) {
   EXPECT_TRUE(adam_.put(host_.state()));
 }
 

@@ -1,18 +1,12 @@
 #include "tests/integration/charlm/device/device_runs.h"
 
-#include <cstdlib>
-#include <iostream>
-#include <random>
+#include <string>
+
+#include "tests/test_seed.h"
 
 namespace stepgate::test {
 
 std::map<std::string, std::string> over_the_standin() {
-  static const std::string seed = [] {
-    const char* given = std::getenv("STEPGATE_TEST_SEED");
-    const std::string text = given != nullptr ? given : std::to_string(std::random_device{}());
-    std::cout << "STEPGATE_TEST_SEED=" << text << '\n';
-    return text;
-  }();
 #if defined(__SANITIZE_ADDRESS__)
   constexpr char kGuard[] = "0";  // heap memory, whose ends AddressSanitizer watches
 #else
@@ -21,7 +15,7 @@ std::map<std::string, std::string> over_the_standin() {
   return {{"LD_LIBRARY_PATH", STEPGATE_TEST_LIB "/standin_cuda"},
           {"STEPGATE_STANDIN_DELAY_US", "100"},
           {"STEPGATE_STANDIN_GUARD", kGuard},
-          {"STEPGATE_STANDIN_SEED", seed}};
+          {"STEPGATE_STANDIN_SEED", std::to_string(test_seed())}};
 }
 
 HostAndDevice run_both(const CharlmSetup& setup, const std::vector<std::string>& more) {

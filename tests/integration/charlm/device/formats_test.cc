@@ -9,6 +9,7 @@
 
 #include "integration/examples/charlm/half.h"
 #include "tests/collectives/device_cuda_driver/standin.h"
+#include "tests/test_seed.h"
 
 namespace stepgate::charlm {
 namespace {
@@ -43,7 +44,7 @@ std::vector<float> floats_that_round_badly() {
 
 TEST(CharlmDeviceFormats, FloatsAreNarrowedAsOnTheHost) {
   std::vector<float> all = floats_that_round_badly();
-  std::mt19937 random(static_cast<unsigned>(test::run_seed()));
+  std::mt19937 random(static_cast<unsigned>(test::test_seed()));
   for (int i = 0; i < 1'000'000; ++i)
     all.push_back(std::bit_cast<float>(static_cast<std::uint32_t>(random())));
   for (const float x : all) ASSERT_EQ(narrow_fp16(x), half_bits(x)) << std::hexfloat << x;
