@@ -52,11 +52,24 @@ struct E5m2 {
   static Stored store(Wide v) { return float_to_fp8(v, kE5m2); }
 };
 
+// std::isnan would keep g++ from vectorising the loops.
+template <typename W>
+bool is_nan(W v) {
+  return v != v;  // NOLINT(misc-redundant-expression): a NaN is what differs from itself
+}
+
 template <typename W>
 W quiet(W v) {
-  if constexpr (std::is_floating_point_v<W>) return v == v ? v : std::numeric_limits<W>::quiet_NaN();
+  if constexpr (std::is_floating_point_v<W>) return is_nan(v) ? std::numeric_limits<W>::quiet_NaN() : v;
   return v;
 }
+
+// Iterations of the loop that follows never depend on each other.
+#if defined(__clang__)
+#define STEPGATE_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define STEPGATE_INDEPENDENT _Pragma("GCC ivdep")
+#endif
 
 // Integers wrap: computed unsigned, and at least as wide as unsigned so that no promotion goes signed.
 template <typename W>
@@ -83,13 +96,13 @@ struct Prod {
 struct Max {
   template <typename W>
   static W apply(W a, W b, int) {
-    return quiet(b > a || a != a ? b : a);
+    return quiet(b > a || is_nan(a) ? b : a);
   }
 };
 struct Min {
   template <typename W>
   static W apply(W a, W b, int) {
-    return quiet(b < a || a != a ? b : a);
+    return quiet(b < a || is_nan(a) ? b : a);
   }
 };
 struct Avg {
@@ -109,8 +122,8 @@ void combine(void* out, const void* first, const void* second, size_t count, int
   auto* o = static_cast<Stored*>(out);
   const auto* a = static_cast<const Stored*>(first);
   const auto* b = static_cast<const Stored*>(second);
-// out is either operand or apart from both: iterations never depend on each other.
-#pragma GCC ivdep
+  // Out is either operand or apart from both.
+  STEPGATE_INDEPENDENT
   for (size_t i = 0; i < count; ++i) o[i] = Type::store(Op::apply(Type::load(a[i]), Type::load(b[i]), size));
 }
 
@@ -123,7 +136,7 @@ void scale_by(void* out, const void* in, const void* scalar, size_t count, int) 
   Stored factor;
   std::memcpy(&factor, scalar, sizeof factor);  // any place will do
   const auto wide = Type::load(factor);
-#pragma GCC ivdep
+  STEPGATE_INDEPENDENT
   for (size_t i = 0; i < count; ++i) o[i] = Type::store(Prod::apply(Type::load(a[i]), wide, 1));
 }
 

@@ -204,6 +204,7 @@ TEST(GateCounters, EveryCellReachesItsPlace) {
 TEST(GateCounters, ThreadsLoseNothing) {
   GateCounters counters;
   std::vector<std::thread> threads;
+  threads.reserve(4);
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([&] {
       for (int i = 0; i < 10000; ++i) counters.bytes(ScanPhase::kLocal, 3);

@@ -37,6 +37,7 @@ TEST_P(Flight, SeveralOperationsAreUnderWayAtOnce) {
     for (const size_t count : {size_t{1}, size_t{300000}, size_t{0}, size_t{7}, size_t{50000}})
       data.emplace_back(count, static_cast<float>(rank.rank + 1));
     std::vector<sgt_op*> ops;
+    ops.reserve(data.size());
     for (auto& values : data) ops.push_back(begin_sum(rank, values));
     sgt_error error{};
     for (size_t i = ops.size(); i-- > 0;) {
