@@ -1,6 +1,7 @@
 #include "plugin/core/pointer_kind.h"
 
 #include <dlfcn.h>
+#include <link.h>
 
 #include <atomic>
 #include <cstdint>
@@ -17,15 +18,35 @@ constexpr int kUnknownPointer = 1;  // CUDA_ERROR_INVALID_VALUE
 constexpr int kNotInitialized = 3;
 constexpr int kNoContext = 201;  // nobody has used a device in this process yet
 
-// Asked again until a driver is there; once found it stays, for a job does not unload its driver.
-GetAttribute driver() {
+// How many objects have ever been loaded into this process: while it stands, no driver has come.
+unsigned long long objects_loaded() noexcept {
+  unsigned long long added = 0;
+  dl_iterate_phdr(
+      [](dl_phdr_info* info, std::size_t, void* to) {
+        *static_cast<unsigned long long*>(to) = info->dlpi_adds;
+        return 1;
+      },
+      &added);
+  return added;
+}
+
+// Looked for again until a driver is there; once found it stays, for a job does not unload its driver. Hooks
+// ask with every reduction, and the loader searches files for a name that it does not hold: only where
+// something has been loaded since.
+GetAttribute driver() noexcept {
   static std::atomic<GetAttribute> known{nullptr};
+  static std::atomic<unsigned long long> looked_at{0};
   if (GetAttribute have = known.load(std::memory_order_relaxed)) return have;
+  const unsigned long long loaded = objects_loaded();
+  if (looked_at.load(std::memory_order_relaxed) == loaded) return nullptr;
   void* library = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
-  if (library == nullptr) return nullptr;
-  auto* found = reinterpret_cast<GetAttribute>(dlsym(library, "cuPointerGetAttribute"));
-  dlclose(library);  // the job holds it
-  known.store(found, std::memory_order_relaxed);
+  GetAttribute found = nullptr;
+  if (library != nullptr) {
+    found = reinterpret_cast<GetAttribute>(dlsym(library, "cuPointerGetAttribute"));
+    dlclose(library);  // the job holds it
+    known.store(found, std::memory_order_relaxed);
+  }
+  looked_at.store(loaded, std::memory_order_relaxed);
   return found;
 }
 

@@ -159,9 +159,10 @@ struct Shape {
   static constexpr std::size_t kGroups = kUnitColumns / kGroupColumns;
   static constexpr std::size_t kRowBytes = kUnitColumns * Piece::kElementBytes;
   // How far ahead of the walk memory is asked for, into the second-level cache: where a unit is
-  // walked several times, exactly the next unit. And into the first-level cache. Tuning, not bits.
+  // walked several times, exactly the next unit. And into the first-level cache: far enough for a miss
+  // of the second one, for the walk of a single group stalls on each that is not there. Tuning, not bits.
   static constexpr std::size_t kFar = kGroups == 1 ? 8192 : kUnitElements * Piece::kElementBytes;
-  static constexpr std::size_t kNear = kGroups == 1 ? 1024 : 2 * kRowBytes;
+  static constexpr std::size_t kNear = kGroups == 1 ? 6144 : 2 * kRowBytes;
 };
 
 // One row's part of a group. `walk` moves through the unit's bytes in step with the work.
