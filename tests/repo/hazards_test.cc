@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <set>
 
+#include "tests/repo/ctest_names.h"
 #include "tests/repo/source_tree.h"
 
 namespace stepgate::repo {
@@ -60,18 +61,11 @@ std::string without_parameters(const std::string& name) {
   return parts[0] + "." + parts[1] + "." + parts[2].substr(0, parts[2].find('/'));
 }
 
-// As ctest lists them. A program that was not built is listed as PROGRAM_NOT_BUILT.
+// Also without their parameters.
 std::set<std::string> tests_of_this_tree() {
-  std::set<std::string> names;
-  for (const std::string& line :
-       split_lines(run_command("'" STEPGATE_CTEST "' -N --test-dir '" STEPGATE_BUILD_DIR "'"))) {
-    const std::size_t number = line.find('#'), colon = line.find(": ", number);
-    if (line.find("Test") == std::string::npos || number == std::string::npos || colon == std::string::npos)
-      continue;
-    const std::string name = line.substr(colon + 2);
-    names.insert(name);
+  std::set<std::string> names = ctest_names();
+  for (const std::string& name : ctest_names())
     names.insert(without_parameters(name.substr(0, name.find(' '))));
-  }
   return names;
 }
 
