@@ -3,24 +3,11 @@
 #include <utility>
 
 #include "plugin/core/last_error.h"
-#include "plugin/core/plane/transport_file.h"
 #include "plugin/core/process.h"
+#include "plugin/core/start_options.h"
 
 namespace stepgate::gate {
 namespace {
-
-plane::PlaneOptions plane_options(const Configuration& c) {
-  plane::PlaneOptions o;
-  o.seat.rank = static_cast<int>(c.rank);
-  o.seat.world = static_cast<int>(c.world);
-  o.seat.key = run_key(c);
-  o.seat.host = c.rendezvous_host;
-  o.seat.port = c.rendezvous_port;
-  o.seat.timeout = o.limits.timeout = c.plane_timeout;
-  o.limits.silent_after = c.anomaly_silent_seconds;
-  o.transport = plane::open_transport;
-  return o;
-}
 
 // "" it may start, else why not.
 std::string obstacle(const Configuration& c, const std::string& unsafe) {

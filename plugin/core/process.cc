@@ -13,6 +13,7 @@
 #include "plugin/core/host.h"
 #include "plugin/core/last_error.h"
 #include "plugin/core/plane/transport_file.h"
+#include "plugin/core/start_options.h"
 
 namespace stepgate::gate {
 namespace {
@@ -98,22 +99,7 @@ std::string Process::free_name_locked(const std::string& wanted) const {
 
 void Process::start_publisher_locked() {
   if (publisher_ != nullptr || shut_ || !configuration_.metrics) return;
-  metrics::PublisherOptions o;
-  o.exposition.address = configuration_.metrics_address;
-  o.exposition.first_port = static_cast<std::uint16_t>(configuration_.metrics_port);
-  o.exposition.local_rank = static_cast<int>(configuration_.local_rank);
-  o.exposition.local_world = static_cast<int>(configuration_.local_world);
-  o.exposition.auth_file = configuration_.metrics_auth_file;
-  o.exposition.tls_certificate = configuration_.metrics_tls_certificate;
-  o.exposition.tls_key = configuration_.metrics_tls_key;
-  o.exposition.tls_folder = own_folder() + "/" + metrics::kTlsFolderName;
-  o.exposition.textfile_dir = configuration_.metrics_textfile_dir;
-  o.exposition.file_sd_dir = configuration_.metrics_file_sd_dir;
-  o.bucket_cap = configuration_.metrics_buckets;
-  o.thresholds.skips_in_row = static_cast<std::uint32_t>(configuration_.anomaly_skips_in_row);
-  o.thresholds.floor_window = static_cast<std::uint32_t>(configuration_.anomaly_floor_window);
-  o.thresholds.underflow_jump = configuration_.anomaly_underflow_jump;
-  o.thresholds.stagnation_share = configuration_.anomaly_stagnation_share;
+  metrics::PublisherOptions o = publisher_options(configuration_, own_folder());
   o.log = [log = log()](std::string_view line) { log.warn(std::string(line)); };
   publisher_ = std::make_unique<metrics::Publisher>(std::move(o));
 }

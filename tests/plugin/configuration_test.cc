@@ -163,66 +163,6 @@ TEST(Configuration, EmptyIsUnset) {
   EXPECT_EQ(c.world, 1u);
 }
 
-TEST(Configuration, ValuesArriveWhereTheyBelong) {
-  const Configuration c = read({{"STEPGATE_MODE", "enforce"},
-                                {"STEPGATE_RULE", "megatron"},
-                                {"STEPGATE_INITIAL_SCALE", "128"},
-                                {"STEPGATE_GROWTH", "3"},
-                                {"STEPGATE_BACKOFF", "0.25"},
-                                {"STEPGATE_INTERVAL", "10"},
-                                {"STEPGATE_HYSTERESIS", "4"},
-                                {"STEPGATE_MINIMUM_SCALE", "2"},
-                                {"STEPGATE_MAX_NORM", "1.5"},
-                                {"STEPGATE_SKIP_NORM", "9"},
-                                {"STEPGATE_UNSCALE", "apply"},
-                                {"STEPGATE_DIVERGENCE", "error"},
-                                {"STEPGATE_RELEASED", "unguarded"},
-                                {"STEPGATE_ATTRIBUTION", "off"},
-                                {"STEPGATE_METRICS", "off"},
-                                {"STEPGATE_METRICS_PORT", "7"},
-                                {"STEPGATE_METRICS_AUTH_FILE", "/a"},
-                                {"STEPGATE_METRICS_TLS_CERTIFICATE", "/c"},
-                                {"STEPGATE_METRICS_TLS_KEY", "/k"},
-                                {"STEPGATE_ANOMALY_SKIPS_IN_ROW", "4"},
-                                {"STEPGATE_ANOMALY_FLOOR_WINDOW", "20"},
-                                {"STEPGATE_ANOMALY_UNDERFLOW_JUMP", "0.5"},
-                                {"STEPGATE_LOG", "info"},
-                                {"RANK", "3"},
-                                {"WORLD_SIZE", "5"},
-                                {"LOCAL_RANK", "1"},
-                                {"LOCAL_WORLD_SIZE", "2"}});
-  EXPECT_EQ(c.mode, Mode::kEnforce);
-  EXPECT_EQ(c.max_norm, 1.5);
-  EXPECT_EQ(c.skip_norm, 9);
-  EXPECT_EQ(c.unscale, UnscaleMode::kApply);
-  EXPECT_EQ(c.divergence, DivergencePolicy::kError);
-  EXPECT_EQ(c.released, ReleasedPolicy::kUnguarded);
-  EXPECT_EQ(c.attribution, Attribution::kOff);
-  EXPECT_FALSE(c.metrics);
-  EXPECT_EQ(c.metrics_port, 7u);
-  EXPECT_EQ(c.metrics_auth_file, "/a");
-  EXPECT_EQ(c.metrics_tls_certificate, "/c");
-  EXPECT_EQ(c.metrics_tls_key, "/k");
-  EXPECT_EQ(c.anomaly_skips_in_row, 4u);
-  EXPECT_EQ(c.anomaly_floor_window, 20u);
-  EXPECT_EQ(c.anomaly_underflow_jump, 0.5);
-  EXPECT_EQ(c.log, LogLevel::kInfo);
-  EXPECT_EQ(c.rank, 3u);
-  EXPECT_EQ(c.world, 5u);
-  EXPECT_EQ(c.local_rank, 1u);
-  EXPECT_EQ(c.local_world, 2u);
-  ScalerParams p;
-  std::string error;
-  ASSERT_TRUE(resolve_scaler(c.scaler, &p, &error)) << error;
-  EXPECT_EQ(p.rule, ScalerRule::kMegatron);
-  EXPECT_EQ(p.initial_scale, 128);
-  EXPECT_EQ(p.growth, 3);
-  EXPECT_EQ(p.backoff, 0.25);
-  EXPECT_EQ(p.interval, 10u);
-  EXPECT_EQ(p.hysteresis, 4u);
-  EXPECT_EQ(p.minimum, 2);
-}
-
 // MASTER_PORT is the job's own store's: the plane never listens there.
 TEST(Configuration, TheRendezvousIsOneAboveTheJobsOwnPort) {
   const Variables on = {{"STEPGATE_PLANE", "on"}, {"MASTER_ADDR", "10.1.2.3"}, {"MASTER_PORT", "29500"}};
