@@ -278,20 +278,30 @@ stepgate_status set_scale(stepgate_gate* gate, double scale_value) {
   return with_gate("stepgate_set_scale", gate, [&](Gate& g) { return g.set_scale(scale_value); });
 }
 
+// What looks at the job's memory; not where the plugin is off.
+template <class Call>
+stepgate_status while_on(const char* function, stepgate_gate* gate, Call call) {
+  return with_gate(function, gate, [&](Gate& g) {
+    if (process->off())
+      return fail(STEPGATE_OFF, std::string(function) + ": StepGate is off in this process");
+    return call(g);
+  });
+}
+
 stepgate_status external_scale(stepgate_gate* gate, const float* scale_pointer) {
-  return with_gate("stepgate_external_scale", gate,
-                   [&](Gate& g) { return process->external_scale(g, scale_pointer); });
+  return while_on("stepgate_external_scale", gate,
+                  [&](Gate& g) { return process->external_scale(g, scale_pointer); });
 }
 
 stepgate_status observe(stepgate_gate* gate, const char* name, const void* data, std::uint64_t count,
                         stepgate_type type, int phase, void* stream) {
-  return with_gate("stepgate_observe", gate,
-                   [&](Gate& g) { return g.observations().observe(name, data, count, type, phase, stream); });
+  return while_on("stepgate_observe", gate,
+                  [&](Gate& g) { return g.observations().observe(name, data, count, type, phase, stream); });
 }
 
 stepgate_status observe_update(stepgate_gate* gate, const char* name, const void* before, const void* after,
                                const void* update, std::uint64_t count, stepgate_type type, void* stream) {
-  return with_gate("stepgate_observe_update", gate, [&](Gate& g) {
+  return while_on("stepgate_observe_update", gate, [&](Gate& g) {
     return g.observations().observe_update(name, before, after, update, count, type, stream);
   });
 }

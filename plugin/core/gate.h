@@ -61,8 +61,8 @@ inline constexpr int kExchangeFields = kSummaryFields;
 
 struct GateOptions {
   std::string name = "0";
-  int rank = 0;
-  int world = 1;
+  int rank = 0, world = 1;
+  std::string abstains;  // why this rank votes against every agreement; "": it takes part
   ScalerParams params;
   StepPolicy policy;
   Configuration configuration;

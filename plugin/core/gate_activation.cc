@@ -150,7 +150,8 @@ stepgate_status Gate::refuse(metrics::RefuseReason reason, const std::string& wh
   counters_.refused(reason);
   enforcing_ = false;
   log_.warn("enforce refused on all ranks: " + why);
-  return fail(STEPGATE_REFUSED, "enforce refused: " + why);
+  const std::string own = options_.abstains.empty() ? "" : "; this rank: " + options_.abstains;
+  return fail(STEPGATE_REFUSED, "enforce refused: " + why + own);
 }
 
 // One exchange over the built-in transport around a ballot; the sums land on the host. At the deadline
@@ -164,7 +165,9 @@ stepgate_status Gate::vote(BallotKind kind, bool willing, device::Stream s, doub
   {
     const std::lock_guard lock(mutex_);
     ballot = ballot_;
-    if (kind == BallotKind::kEnter && !groups_.fix_chain(options_.world, &why)) {
+    // A rank that abstains may have been told a size that it cannot read: the vote spans the group.
+    if (kind == BallotKind::kEnter && !groups_.fix_chain(options_.world, &why) &&
+        (options_.abstains.empty() || !groups_.fix_chain(groups_.largest(), &why))) {
       return fail(STEPGATE_FAILED, why);
     }
     links = groups_.chain();

@@ -57,6 +57,12 @@ bool Groups::fix_chain(int world, std::string* why) {
   return false;
 }
 
+int Groups::largest() const noexcept {
+  int most = 0;
+  for (const Group& g : list_) most = std::max(most, g.world);
+  return most;
+}
+
 std::string Groups::no_chain(int world) const {
   std::string sizes;
   for (const Group& g : list_) sizes += (sizes.empty() ? "" : " x ") + std::to_string(g.world);

@@ -55,6 +55,8 @@ class Groups {
   // where the list has none.
   bool fix_chain(int world, std::string* why);
   const Chain& chain() const noexcept { return chain_; }
+  // Ranks of the largest; 0 where there is none.
+  int largest() const noexcept;
 
  private:
   struct Group {

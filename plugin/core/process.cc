@@ -35,11 +35,20 @@ Process::Process(const Environment& environment, const std::vector<std::string_v
   for (const std::string& doubt : configuration_.doubts) log().warn(doubt);
   no_plane_ = plane::unsafe_ucx_environment(environment);
   observing_ = good && configuration_.mode == Mode::kObserve && configuration_.metrics;
-  if (good) return;
-  // Fail open: the job runs as if the plugin were off, and the reason is on its standard error.
+  if (!good) stay_off(environment);
+  if (configuration_.mode == Mode::kOff) configuration_.metrics = configuration_.plane = false;
+}
+
+// Fail open: the job runs as if the plugin were off, and the reason is on its standard error.
+void Process::stay_off(const Environment& environment) {
   configuration_.mode = Mode::kOff;
-  const char* rank = environment("RANK");
-  Log(LogLevel::kError, rank != nullptr ? static_cast<int>(std::strtol(rank, nullptr, 10)) : 0)
+  JobIdentity who;
+  std::string bad_place;
+  if (read_identity(environment, &who, &bad_place)) {
+    configuration_.rank = who.rank;
+    configuration_.world = who.world;
+  }
+  Log(LogLevel::kError, static_cast<int>(configuration_.rank))
       .error(configuration_error_ + "; StepGate stays off in this process");
 }
 
@@ -52,15 +61,16 @@ bool Process::active() const noexcept {
 }
 
 stepgate_status Process::create_gate(const stepgate_gate_config* config, Gate** out) {
-  if (!configuration_error_.empty())
-    return fail(STEPGATE_INVALID, "stepgate_gate_create: " + configuration_error_);
-  if (configuration_.mode == Mode::kOff)
-    return fail(STEPGATE_OFF, "stepgate_gate_create: STEPGATE_MODE is off");
-  if (services_.survey != nullptr) services_.survey();  // the job's communicators are mostly there by now
+  if (!off() && services_.survey != nullptr) services_.survey();  // the job's communicators are mostly there by now
   GateOptions options;
   std::string error;
   if (!gate_options(config, configuration_, &options, &error)) {
     return fail(STEPGATE_INVALID, "stepgate_gate_create: " + error);
+  }
+  // Where this process is off, others may not be. A gate that only votes "no" lets all ranks refuse together;
+  // without one, the others' vote would meet this rank's next gradient.
+  if (configuration_.mode == Mode::kOff) {
+    options.abstains = configuration_error_.empty() ? "STEPGATE_MODE is off" : configuration_error_;
   }
   device::Device* const device = devices_.current(configuration_.device, &error);
   if (device == nullptr) return fail(STEPGATE_FAILED, "stepgate_gate_create: " + error);

@@ -37,6 +37,8 @@ class Process {
 
   // False: mode off, a refused configuration, or a forked child. Hooks pass through then.
   bool active() const noexcept;
+  // STEPGATE_MODE=off, or a configuration that was refused.
+  bool off() const noexcept { return configuration_.mode == Mode::kOff; }
   bool forked() const noexcept;
   const Configuration& configuration() const { return configuration_; }
   const std::string& configuration_error() const { return configuration_error_; }
@@ -73,6 +75,7 @@ class Process {
   void shut_down() noexcept;
 
  private:
+  void stay_off(const Environment& environment);
   Log log() const;
   void start_publisher_locked();
   void start_plane_locked();

@@ -3,8 +3,8 @@
 #include <condition_variable>
 #include <memory>
 #include <mutex>
+#include <system_error>
 #include <thread>
-#include <utility>
 
 #include "collectives/signals/blocked_signals.h"
 
@@ -19,17 +19,20 @@ struct Rendezvous {
 
 }  // namespace
 
-bool run_with_deadline(std::function<void()> call, std::chrono::duration<double> limit) {
+bool run_with_deadline(const std::function<void()>& call, std::chrono::duration<double> limit) {
   const auto meeting = std::make_shared<Rendezvous>();
   std::thread worker;
-  {
+  try {
     const signals::BlockedSignals blocked;
-    worker = std::thread([meeting, call = std::move(call)] {
+    worker = std::thread([meeting, call] {
       call();
       const std::lock_guard lock(meeting->mutex);
       meeting->done = true;
       meeting->changed.notify_all();
     });
+  } catch (const std::system_error&) {
+    call();
+    return true;
   }
   std::unique_lock lock(meeting->mutex);
   const bool in_time = meeting->changed.wait_for(lock, limit, [&] { return meeting->done; });

@@ -2,11 +2,14 @@
 #include "plugin/core/timed_call.h"
 
 #include <gtest/gtest.h>
+#include <pthread.h>
 #include <signal.h>
 
 #include <chrono>
 #include <future>
 #include <memory>
+#include <system_error>
+#include <thread>
 
 namespace stepgate::gate {
 namespace {
@@ -31,6 +34,28 @@ TEST(TimedCall, LeavesTheCallBehindAtItsDeadline) {
       10ms));
   release->set_value();
   EXPECT_EQ(ended.wait_for(100s), std::future_status::ready) << "the call goes on";
+}
+
+// A process at its limit of threads. The others wait in the exchange: it must not stay away.
+TEST(TimedCall, IsMadeWithoutAThreadWhereNoneCanBeHad) {
+  pthread_attr_t before, greedy;
+  ASSERT_EQ(pthread_getattr_default_np(&before), 0);
+  ASSERT_EQ(pthread_attr_init(&greedy), 0);
+  ASSERT_EQ(pthread_attr_setstacksize(&greedy, std::size_t{1} << 46), 0);
+  ASSERT_EQ(pthread_setattr_default_np(&greedy), 0);
+  bool refused = false;
+  try {
+    std::thread([] {}).join();
+  } catch (const std::system_error&) {
+    refused = true;
+  }
+  const pthread_t mine = pthread_self();
+  pthread_t by{};
+  EXPECT_TRUE(run_with_deadline([&] { by = pthread_self(); }, 100s));
+  ASSERT_EQ(pthread_setattr_default_np(&before), 0);
+  pthread_attr_destroy(&greedy);
+  EXPECT_TRUE(refused) << "a thread of 64 TiB could be had";
+  EXPECT_TRUE(pthread_equal(by, mine));
 }
 
 TEST(TimedCall, ItsThreadTakesFaultsAlone) {

@@ -127,7 +127,9 @@ TEST(Preload, NcclOfALocalLibraryIsFound) {
 TEST(Preload, ModeOffPassesThrough) {
   const Outcome o = run_preloaded({SHIM_TEST_WORKER, "create"}, {{"STEPGATE_MODE", "off"}});
   EXPECT_EQ(o.status, 0) << o.out << o.err;
-  expect_says(o, "create off: ");
+  expect_says(o, "create ok: ");
+  expect_says(o, "url ok ''");
+  expect_says(o, "observe off: stepgate_observe: StepGate is off in this process");
   EXPECT_EQ(o.err, "");
   EXPECT_EQ(run_preloaded({SHIM_TEST_WORKER, "plain"}, {{"STEPGATE_MODE", "off"}}).out, "plain job done\n");
 }
@@ -139,7 +141,8 @@ TEST(Preload, BadSettingIsSaidOnceAndTheJobRunsOn) {
   EXPECT_EQ(times(o.err, "STEPGATE_RULE='amp' is refused; allowed: stepgate, torch"), 1u) << o.err;
   EXPECT_EQ(times(o.err, "stays off"), 1u) << o.err;
   const Outcome create = run_preloaded({SHIM_TEST_WORKER, "create"}, {{"STEPGATE_RULE", "amp"}});
-  expect_says(create, "create invalid: stepgate_gate_create: STEPGATE_RULE='amp'");
+  expect_says(create, "create ok: ");  // it votes against enforcing: OddRankOf
+  expect_says(create, "observe off: ");
 }
 
 TEST(Preload, UnknownSettingIsSaidOnceAndTheJobRunsOn) {
@@ -158,7 +161,8 @@ TEST(Preload, SettingsComeFromAFileToo) {
   std::ofstream(path) << "STEPGATE_MODE = enforce\nSTEPGATE_RULE = amp\n";
   const Outcome o = run_preloaded({SHIM_TEST_WORKER, "create"}, {{"STEPGATE_CONFIG", path}});
   EXPECT_EQ(o.status, 0) << o.out << o.err;
-  expect_says(o, "create invalid: stepgate_gate_create: " + path + ":2: STEPGATE_RULE='amp' is refused");
+  expect_says(o, "observe off: ");
+  EXPECT_EQ(times(o.err, path + ":2: STEPGATE_RULE='amp' is refused"), 1u) << o.err;
   const Outcome plain = run_preloaded({SHIM_TEST_WORKER, "plain"}, {{"STEPGATE_CONFIG", path}});
   EXPECT_EQ(plain.out, "plain job done\n") << plain.err;
   const Outcome trained =

@@ -88,6 +88,10 @@ int create() {
   char url[100] = "none";
   std::printf("url %s '%s'\n", stepgate_client_status_string(stepgate_client_metrics_url(url, sizeof url)),
               url);
+  float look = 1;
+  const stepgate_status looked =
+      stepgate_client_observe(gate, "look", &look, 1, STEPGATE_FP32, STEPGATE_PHASE_LOSS, nullptr);
+  std::printf("observe %s: %s\n", stepgate_client_status_string(looked), stepgate_client_last_error());
   need(ncclCommDestroy(comm) == ncclSuccess, "ncclCommDestroy");
   return 0;
 }
