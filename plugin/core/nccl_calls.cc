@@ -26,10 +26,12 @@ ncclResult_t sum_fields(const ShimServices& services, const NcclTable& table, nc
                         const double* send, double* recv, std::size_t count, device::Stream s,
                         double limit_seconds, Polls& polls) {
   ncclResult_t code = ncclInternalError;
+  if (!polls.enter(comm)) return code;
   {
     const InsideNccl guard(services);
     code = table.AllReduce(send, recv, count, ncclFloat64, ncclSum, comm, static_cast<cudaStream_t>(s));
   }
+  polls.leave(comm);
   return code == ncclInProgress ? wait_launched(services, table, comm, limit_seconds, polls) : code;
 }
 
@@ -66,13 +68,32 @@ bool sum_over_chain(const ShimServices& services, const Chain& chain, const doub
   return chain.count != 0 && failed == nullptr;
 }
 
-void Polls::retire(ncclComm_t comm) noexcept {
+Polls::Polls(std::chrono::milliseconds longest_wait) : longest_wait_(longest_wait) {
+  inside_.reserve(kMaxGroups);
+}
+
+bool Polls::enter(ncclComm_t comm) {
   const std::lock_guard lock(mutex_);
+  if (std::find(retired_.begin(), retired_.end(), comm) != retired_.end()) return false;
+  inside_.push_back(comm);
+  return true;
+}
+
+void Polls::leave(ncclComm_t comm) noexcept {
+  const std::lock_guard lock(mutex_);
+  inside_.erase(std::find(inside_.begin(), inside_.end(), comm));
+  left_.notify_all();
+}
+
+void Polls::retire(ncclComm_t comm) noexcept {
+  std::unique_lock lock(mutex_);
   try {
     if (std::find(retired_.begin(), retired_.end(), comm) == retired_.end()) retired_.push_back(comm);
   } catch (...) {
     // No memory to remember it by: a poll that is in progress ends with NCCL's own answer.
   }
+  left_.wait_for(lock, longest_wait_,
+                 [&] { return std::find(inside_.begin(), inside_.end(), comm) == inside_.end(); });
 }
 
 void Polls::renew(ncclComm_t comm) {

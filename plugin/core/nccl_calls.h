@@ -4,6 +4,8 @@
 // meanwhile (ShimServices::enter_nccl). Ownership: comm and buffers are the caller's.
 #pragma once
 
+#include <chrono>
+#include <condition_variable>
 #include <functional>
 #include <mutex>
 #include <string>
@@ -15,12 +17,20 @@
 
 namespace stepgate::gate {
 
-// Communicators that polling must let go of: a retired one is freed by NCCL, and may be at any moment.
+// Communicators that the gate's own calls must let go of: a retired one is freed by NCCL, and may be at any
+// moment. The job orders its calls and its abort among themselves, ours it does not know of.
 // Lock: one of its own, held around the one NCCL call that asks for a state; that call does not block.
 class Polls {
  public:
-  // Returns when no poll of comm is in progress; later ones end at once.
+  // longest_wait: an all-reduce is enqueued in microseconds, but one that blocks for other ranks may need the
+  // abort to end, so retire waits for it no longer than this.
+  explicit Polls(std::chrono::milliseconds longest_wait = std::chrono::milliseconds(100));
+  // Returns when no poll of comm is in progress and none of our calls is inside of it, or has stayed there;
+  // later ones end at once.
   void retire(ncclComm_t comm) noexcept;
+  // Around a call that takes comm. False: it is retired, and must not be touched.
+  bool enter(ncclComm_t comm);
+  void leave(ncclComm_t comm) noexcept;
   // The pointer names a new communicator.
   void renew(ncclComm_t comm);
   bool retired(ncclComm_t comm);
@@ -28,8 +38,11 @@ class Polls {
   ncclResult_t ask(const ShimServices& services, const NcclTable& table, ncclComm_t comm);
 
  private:
+  const std::chrono::milliseconds longest_wait_;
   std::mutex mutex_;
+  std::condition_variable left_;
   std::vector<ncclComm_t> retired_;
+  std::vector<ncclComm_t> inside_;  // once for each call
 };
 
 // One SUM all-reduce of `count` fp64. On a non-blocking communicator returns once a helper thread of
