@@ -2,9 +2,9 @@
 
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <cstring>
-#include <string>
 
 namespace stepgate::shim {
 namespace {
@@ -14,12 +14,41 @@ Outcome outcome_of(ncclResult_t result) {
   return result == ncclInProgress ? Outcome::kPending : Outcome::kDropped;
 }
 
-void flush(GroupState& group, Outcome outcome) noexcept {
+// More than any job puts into one group (88 bytes each).
+constexpr std::size_t kLargestGroup = 65536;
+
+// Whether this hook has not been named yet. There are fewer hooks than places.
+bool first_time(const char* function) noexcept {
+  static std::array<std::atomic<const char*>, 64> told{};
+  for (std::atomic<const char*>& place : told) {
+    const char* there = nullptr;
+    if (place.compare_exchange_strong(there, function)) return true;
+    if (there == function) return false;
+  }
+  return false;
+}
+
+void end_group(GroupState& group, Outcome outcome) noexcept {
   const CoreTable* core = listening_core();
   if (core != nullptr) {
-    for (const Reduction& op : group.queue) core->after(&op, outcome);
+    for (const Reduction& op : group.queue.all()) core->after(&op, outcome);
   }
   group.queue.clear();
+  group.overflown = false;
+}
+
+// A group without an end that a hook saw: it ended past them, and what comes now is in none. Nobody can tell
+// when it is launched, so hooks no longer read it; a gate reads it at the step's end. What was kept may be
+// old, and its communicator gone.
+void overflow(const CoreTable& core, GroupState& group) noexcept {
+  group.overflown = true;
+  for (const Reduction& op : group.queue.all()) {
+    if (find_comm(op.comm).copy != nullptr) core.after(&op, Outcome::kPending);
+  }
+  group.queue.clear();
+  note_miss(survey::Cause::kUnhooked, "ncclGroupEnd",
+            "a group holds more than 65536 calls: its ncclGroupStart went through the hooks, and its "
+            "ncclGroupEnd was looked up on the library's handle (dlsym) or bound past them");
 }
 
 }  // namespace
@@ -52,8 +81,7 @@ const CoreTable* listening_core() noexcept {
 }
 
 ncclResult_t missing(const char* function) noexcept {
-  static std::atomic<const char*> last{nullptr};
-  if (last.exchange(function) != function) {
+  if (first_time(function)) {
     char line[200] = "stepgate error: the NCCL in this process has no ";
     std::strncat(line, function, sizeof line - std::strlen(line) - 40);
     std::strcat(line, "; ncclInvalidUsage is returned\n");
@@ -96,11 +124,8 @@ void after_reduction(const Reduction& op, ncclResult_t result) noexcept {
     core->after(&op, outcome_of(result));
     return;
   }
-  try {
-    group.queue.push_back(op);
-  } catch (...) {
-    core->after(&op, Outcome::kPending);  // not covered by a hook: the step's end reads it
-  }
+  if (group.queue.size() == kLargestGroup) overflow(*core, group);
+  if (group.overflown || !group.queue.push(op)) core->after(&op, Outcome::kPending);
 }
 
 void comm_asked(ncclComm_t comm, const CommEntry& entry, const NcclCopy& copy, const void* caller) noexcept {
@@ -138,14 +163,16 @@ void group_ended(ncclResult_t result) noexcept {
   GroupState& group = group_state();
   if (group.depth > 0) --group.depth;
   // A failed inner end still leaves the group open in NCCL; only the outermost one launches.
-  if (group.depth == 0) flush(group, outcome_of(result));
+  if (group.depth == 0) end_group(group, outcome_of(result));
 }
 
 void group_simulated() noexcept {
   GroupState& group = group_state();
   if (group.depth > 0) --group.depth;
   // Nothing was launched and nothing will be: nobody is to wait for it, and the ranges keep what they had.
-  if (group.depth == 0) group.queue.clear();
+  if (group.depth != 0) return;
+  group.queue.clear();
+  group.overflown = false;
 }
 
 }  // namespace stepgate::shim

@@ -1,10 +1,12 @@
 // The re-entrancy guard and the group depth of the calling thread.
 //
 // NCCL calls some of its own exports through the dynamic linker, so a hook may be entered from inside
-// the call that it forwards: such calls pass straight through. Thread: each its own; no lock.
+// the call that it forwards: such calls pass straight through. Thread: each its own; no lock. Nothing here
+// has a destructor that ends it: handlers at exit reduce as well, when a thread's objects are gone.
 #pragma once
 
-#include <vector>
+#include <cstddef>
+#include <span>
 
 #include "plugin/core/core_entry.h"
 
@@ -23,11 +25,33 @@ class InsideNccl {
   InsideNccl& operator=(const InsideNccl&) = delete;
 };
 
+// A list that may be used, and be left as it is, at any time. The memory is kept from group to group; the
+// thread's end takes it away, and what comes later gives its own back with clear().
+class ReductionQueue {
+ public:
+  bool push(const Reduction& op) noexcept;  // false: no memory
+  void clear() noexcept;
+  void end_thread() noexcept;
+  std::size_t size() const noexcept { return size_; }
+  std::span<const Reduction> all() const noexcept { return {data_, size_}; }
+
+ private:
+  bool grow() noexcept;
+  void release() noexcept;
+
+  Reduction* data_ = nullptr;
+  std::size_t size_ = 0;
+  std::size_t room_ = 0;
+  bool thread_ended_ = false;
+};
+
 // Reductions of the open group, in call order: nothing of a group is launched before its outermost
 // ncclGroupEnd.
 struct GroupState {
   int depth = 0;
-  std::vector<Reduction> queue;
+  // The queue was full: what the group still gets is no longer kept.
+  bool overflown = false;
+  ReductionQueue queue;
 };
 GroupState& group_state() noexcept;
 

@@ -8,18 +8,20 @@
 using namespace stepgate;
 using namespace stepgate::shim;
 
-// written, elements: the memory that the call fills on this rank.
+// written, elements: the memory that the call fills on this rank. Both are worked out ahead of the call:
+// behind it a communicator that does not block answers nothing, and NCCL's last error would be ours.
 #define STEPGATE_MOVEMENT(name, written, elements, parameters, ...)                       \
   STEPGATE_HOOK ncclResult_t nccl##name parameters {                                      \
     const NcclCopy* copy = copy_for(comm, __builtin_return_address(0));                   \
     if (copy == nullptr || copy->functions.name == nullptr) return missing("nccl" #name); \
-    const bool nested = inside_nccl();                                                    \
+    const bool told = !inside_nccl() && listening_core() != nullptr;                      \
+    const size_t filled = told ? (elements) : 0;                                          \
     ncclResult_t result;                                                                  \
     {                                                                                     \
       const InsideNccl guard;                                                             \
       result = copy->functions.name(__VA_ARGS__);                                         \
     }                                                                                     \
-    if (!nested) moved(comm, written, elements, datatype, stream, result);                \
+    if (told) moved(comm, written, filled, datatype, stream, result);                     \
     return result;                                                                        \
   }
 

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
+#include <string>
 #include <thread>
 
 #include "tests/plugin/guest/modes.h"
@@ -70,6 +71,29 @@ int mode_busy_exit(const Where& where) {
   }).detach();
   while (turns < 2000) usleep(1000);
   std::exit(7);
+}
+
+namespace {
+
+// Refused, with a sentence that no small buffer holds; then others that fail, each with its own.
+void refused_at_exit() {
+  const stepgate_status status = stepgate_client_enforce_end(nullptr, nullptr);
+  std::printf("handler: %s: %s\n", stepgate_client_status_string(status), stepgate_client_last_error());
+}
+
+}  // namespace
+
+int mode_refused_exit(const Where& where) {
+  std::atexit(refused_at_exit);
+  the_job = new Job(where);
+  stepgate_gate_config config{};
+  config.size = sizeof config;
+  const std::string rule(500, 'x');
+  config.rule = rule.c_str();
+  stepgate_gate* gate = nullptr;
+  need(stepgate_client_gate_create(&config, &gate) == STEPGATE_INVALID, "a rule that there is not");
+  std::printf("refused: %d\n", std::string(stepgate_client_last_error()).find(rule) != std::string::npos);
+  return 7;
 }
 
 int mode_wait(const Where& where) {

@@ -116,6 +116,17 @@ TEST(Manners, HandlersAtExitRunInTheirOrderAndCallsStillAnswer) {
   EXPECT_EQ(o.out, "late handler, scraped 1\nearly handler, page '', 3\nstatic destructor, 2\n") << o.err;
 }
 
+// exit() takes a thread's objects away before it runs the handlers; what is given back is overwritten here.
+TEST(Manners, CallsThatFailAnswerUntilTheEnd) {
+  const Outcome o =
+      run_guest("refused_exit", 1,
+                with(guest_variables(),
+                     {{"MALLOC_PERTURB_", "165"}, {"GLIBC_TUNABLES", "glibc.malloc.tcache_count=0"}}))[0];
+  EXPECT_EQ(o.status, 7) << o.out << o.err;
+  EXPECT_EQ(o.out, "refused: 1\nhandler: invalid: stepgate_enforce_end: gate is NULL\nstatic destructor, 2\n")
+      << o.err;
+}
+
 TEST(Manners, ExitWhileOtherThreadsAreInHooksAndSteps) {
   for (int i = 0; i < 5; ++i) {
     const Outcome o = run_guest("busy_exit", 1, with(guest_variables(), {{"STEPGATE_LOG", "off"}}))[0];

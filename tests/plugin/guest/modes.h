@@ -17,6 +17,8 @@ int mode_fork(const Where& where);
 int mode_exit_order(const Where& where);
 // exit() while other threads are inside of hooks and steps.
 int mode_busy_exit(const Where& where);
+// Calls that fail: before exit(), and in a handler.
+int mode_refused_exit(const Where& where);
 // Waits to be killed.
 int mode_wait(const Where& where);
 // Drops the rights of a root process in the middle of a job.

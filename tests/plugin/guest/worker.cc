@@ -21,6 +21,7 @@ constexpr Mode kModes[] = {
     {"fork", stepgate::test::mode_fork},
     {"exit_order", stepgate::test::mode_exit_order},
     {"busy_exit", stepgate::test::mode_busy_exit},
+    {"refused_exit", stepgate::test::mode_refused_exit},
     {"wait", stepgate::test::mode_wait},
     {"setuid", stepgate::test::mode_setuid},
 };

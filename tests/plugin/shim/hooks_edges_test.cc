@@ -2,26 +2,76 @@
 // others, functions that the running NCCL lacks, handles that are no gates.
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <cstdlib>
 #include <string>
 #include <vector>
 
 #include "collectives/nccl_abi/nccl_abi.h"
+#include "collectives/nccl_abi/nccl_structs.h"
 #include "stepgate/stepgate.h"
 #include "tests/plugin/shim/hooks_job.h"
 #include "tests/plugin/whole_range.h"
 
 extern "C" ncclResult_t send_through_old_nccl(void);
+extern "C" ncclResult_t receive_through_old_nccl(void);
 
 namespace stepgate::test {
 namespace {
 
-// The shim offers symbols that the host NCCL lacks: a fixed answer, said once.
+// The shim offers symbols that the host NCCL lacks: a fixed answer, said once for each.
 TEST(Hooks, SymbolThatTheRunningNcclLacks) {
   testing::internal::CaptureStderr();
-  for (int i = 0; i < 3; ++i) EXPECT_EQ(send_through_old_nccl(), ncclInvalidUsage);
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(send_through_old_nccl(), ncclInvalidUsage);
+    EXPECT_EQ(receive_through_old_nccl(), ncclInvalidUsage);
+  }
   const std::string told = testing::internal::GetCapturedStderr();
-  EXPECT_NE(told.find("ncclSend"), std::string::npos) << told;
-  EXPECT_EQ(told.find("ncclSend"), told.rfind("ncclSend")) << told;
+  for (const char* name : {"ncclSend", "ncclRecv"}) {
+    EXPECT_NE(told.find(name), std::string::npos) << told;
+    EXPECT_EQ(told.find(name), told.rfind(name)) << told;
+  }
+}
+
+ncclComm_t join_without_blocking(int rank, int world, const ncclUniqueId& id) {
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  ncclComm_t comm = nullptr;
+  const ncclResult_t made = ncclCommInitRankConfig(&comm, world, id, rank, &config);
+  EXPECT_TRUE(made == ncclSuccess || made == ncclInProgress) << ncclGetLastError(nullptr);
+  return comm;
+}
+
+void settle(ncclComm_t comm) {
+  ncclResult_t state = ncclInProgress;
+  while (state == ncclInProgress) ASSERT_EQ(ncclCommGetAsyncError(comm, &state), ncclSuccess);
+  EXPECT_EQ(state, ncclSuccess) << ncclGetLastError(comm);
+}
+
+// How much an all-gather fills depends on the number of ranks, which a communicator does not tell while its
+// first call is under way.
+TEST(Hooks, AnAllGatherThatDoesNotBlockFillsEveryBlock) {
+  setenv("STEPGATE_HOSTNCCL_LAUNCH_DELAY_US", "200000", 1);
+  const ncclUniqueId second = fresh_id();
+  run(2, [&](Job& j) {
+    ncclComm_t gathering = join_without_blocking(j.rank(), 2, second);
+    settle(gathering);
+    std::vector<float> all = {1, 1, 1, 1}, mine = {1, j.rank() == 1 ? NAN : 1.0f};
+    const stepgate_segment later{nullptr, all.data() + 2, 2};  // rank 1's block only
+    const stepgate_range range = whole_range("later", later);
+    std::uint32_t id = 0;
+    ASSERT_EQ(stepgate_declare_range(j.gate(), &range, &id), STEPGATE_OK) << stepgate_last_error();
+    j.activate();
+    j.begin();
+    j.all_reduce(all);
+    const std::string before = ncclGetLastError(gathering);
+    ASSERT_EQ(ncclAllGather(mine.data(), all.data(), 2, ncclFloat32, gathering, nullptr), ncclInProgress);
+    EXPECT_EQ(ncclGetLastError(gathering), before) << "the job's own last error";
+    settle(gathering);
+    EXPECT_EQ(j.end().reason, STEPGATE_REASON_NAN);
+    EXPECT_EQ(ncclCommDestroy(gathering), ncclSuccess);
+  });
+  unsetenv("STEPGATE_HOSTNCCL_LAUNCH_DELAY_US");
 }
 
 // The program's communicators come out of one another; the gate's group is the first.

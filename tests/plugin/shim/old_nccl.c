@@ -6,6 +6,7 @@
 
 VISIBLE ncclResult_t pncclGetVersion(int* version);
 VISIBLE ncclResult_t send_through_old_nccl(void);
+VISIBLE ncclResult_t receive_through_old_nccl(void);
 
 ncclResult_t pncclGetVersion(int* version) {
   *version = 20604;
@@ -16,5 +17,11 @@ ncclResult_t pncclGetVersion(int* version) {
 ncclResult_t send_through_old_nccl(void) {
   float value = 1;
   volatile ncclResult_t result = ncclSend(&value, 1, ncclFloat32, 0, NULL, NULL);
+  return result;
+}
+
+ncclResult_t receive_through_old_nccl(void) {
+  float value = 1;
+  volatile ncclResult_t result = ncclRecv(&value, 1, ncclFloat32, 0, NULL, NULL);
   return result;
 }

@@ -1,16 +1,45 @@
 /* A job over that NCCL:  job reduce | bcast | simulated | launching | unnamed | failed | grouped | moved |
- * ended | late | past */
+ * ended | late | past | unended | exit */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "collectives/nccl_abi/nccl_abi.h"
 
-/* The twin, which no hook sees. */
+/* The twins, which no hook sees. */
 ncclResult_t pncclCommInitRankConfig(ncclComm_t*, int, ncclUniqueId, int, ncclConfig_t*);
+ncclResult_t pncclGroupEnd(void);
+
+static ncclComm_t comm;
+static float x[4];
+
+static void reduce(int times) {
+  for (int i = 0; i < times; ++i) ncclAllReduce(x, x, 4, ncclFloat32, ncclSum, comm, NULL);
+}
+
+static void in_a_group(int times) {
+  ncclGroupStart();
+  reduce(times);
+  ncclGroupEnd();
+}
+
+/* Every handler runs when this thread's objects are gone already. */
+static void handler(void) {
+  printf("handler\n");
+  ncclGroupEnd();
+  in_a_group(8);
+  in_a_group(100);
+}
+
+static void exit_in_a_group(void) {
+  atexit(handler);
+  in_a_group(8);
+  ncclGroupStart();
+  reduce(3);
+  exit(0);
+}
 
 int main(int argc, char** argv) {
-  float x[4] = {0};
-  ncclComm_t comm = NULL;
   ncclUniqueId id;
   const char* mode = argc == 2 ? argv[1] : "";
   memset(&id, 0, sizeof id);
@@ -23,6 +52,12 @@ int main(int argc, char** argv) {
     return comm == NULL;
   }
   if (ncclCommInitRank(&comm, 2, id, 0) != ncclSuccess) return 1;
+  if (strcmp(mode, "exit") == 0) exit_in_a_group();
+  for (int i = 0; strcmp(mode, "unended") == 0 && i < 70000; ++i) {
+    ncclGroupStart();
+    reduce(1);
+    pncclGroupEnd();
+  }
   if (strcmp(mode, "ended") == 0) return ncclCommDestroy(comm) != ncclSuccess;
   if (strcmp(mode, "reduce") == 0) ncclReduceScatter(x, x, 2, ncclFloat32, ncclSum, comm, NULL);
   if (strcmp(mode, "bcast") == 0) ncclBcast(x, 4, ncclFloat32, 0, comm, NULL);

@@ -2,6 +2,7 @@
 // groups that launch nothing or only a part.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "tests/integration/process.h"
@@ -17,9 +18,12 @@ std::string told(const std::string& mode) {
   fs::copy_file(STEPGATE_TEST_LIB "/libstepgate.so", folder.file("libstepgate.so"));
   fs::copy_file(REENTRY_TEST_CORE, folder.file("libstepgate_core.so"));
   const std::string runtime = REENTRY_TEST_RUNTIME;
+  // Memory that was given back is overwritten, and goes back to the heap at once.
   const Outcome o =
       run({REENTRY_TEST_JOB, mode},
-          {{"LD_PRELOAD", (runtime.empty() ? "" : runtime + " ") + folder.file("libstepgate.so")}});
+          {{"LD_PRELOAD", (runtime.empty() ? "" : runtime + " ") + folder.file("libstepgate.so")},
+           {"MALLOC_PERTURB_", "165"},
+           {"GLIBC_TUNABLES", "glibc.malloc.tcache_count=0"}});
   EXPECT_EQ(o.status, 0) << o.out << o.err;
   EXPECT_EQ(o.err, "");
   return o.out;
@@ -54,6 +58,36 @@ TEST(Reentry, ACommunicatorThatComesLaterOrGoesIsNotMissed) {
 
 TEST(Reentry, AFailedGroupIsDropped) {
   EXPECT_EQ(told("failed"), "created\nbefore 0\nend\nafter 0 outcome 2\nafter 3 outcome 2\n");
+}
+
+std::string times(int count, const std::string& line) {
+  std::string text;
+  for (int i = 0; i < count; ++i) text += line;
+  return text;
+}
+
+std::string group_of(int count) {
+  return times(count, "before 0\n") + times(count, "after 0 outcome 0\n");
+}
+
+// exit() takes a thread's objects away before it runs the handlers, which may reduce, and end a group.
+TEST(Reentry, GroupsInAHandlerAtExit) {
+  EXPECT_EQ(told("exit"), "created\n" + group_of(8) + times(3, "before 0\n") + "handler\n" +
+                              times(3, "after 0 outcome 0\n") + group_of(8) + group_of(100));
+}
+
+// A job whose ncclGroupEnd is looked up on the library's handle: the shim's group never ends. What it keeps
+// is bounded; then it is said, and hooks leave the reading to the step's end.
+TEST(Reentry, AGroupThatEndsPastTheHooks) {
+  const int kept = 65536;
+  const std::string wanted = "created\n" + times(kept + 1, "before 0\n") +
+                             times(kept, "after 0 outcome 1\n") +
+                             "warn hooks missed (unhooked):\nafter 0 outcome 1\n" +
+                             times(70000 - kept - 1, "before 0\nafter 0 outcome 1\n");
+  const std::string found = told("unended");
+  const std::size_t at =
+      std::mismatch(wanted.begin(), wanted.end(), found.begin(), found.end()).first - wanted.begin();
+  EXPECT_TRUE(found == wanted) << "from " << at << ": " << found.substr(at, 200);
 }
 
 }  // namespace
