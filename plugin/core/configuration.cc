@@ -12,7 +12,7 @@
 #include "plugin/core/config_file.h"
 #include "plugin/core/config_table.h"
 #include "plugin/core/label_text.h"
-#include "plugin/core/plane/rendezvous.h"
+#include "plugin/core/plane/address.h"
 
 namespace stepgate::gate {
 namespace {

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "plugin/core/last_error.h"
+#include "plugin/core/plane/address.h"
 #include "plugin/core/process.h"
 #include "plugin/core/start_options.h"
 

@@ -9,6 +9,7 @@
 #include "integration/command/check/options.h"
 #include "integration/command/check/port.h"
 #include "integration/command/check/report.h"
+#include "integration/command/check/settings.h"
 #include "integration/command/check/trace.h"
 #include "integration/command/run/environment.h"
 #include "integration/command/streams.h"
@@ -57,7 +58,9 @@ int check_main(const std::vector<std::string_view>& words) {
     return 0;
   }
   const Installation installation = find_installation();
-  // First, for it forks: looking at the machine opens the driver.
+  // Before STEPGATE_MODE is set here.
+  const Settings settings = look_at_settings();
+  // Now, for it forks: looking at the machine opens the driver.
   std::vector<Line> process_lines;
   const std::vector<ProcessFindings> processes = look_at_processes(options, installation, &process_lines);
   // Looking at NCCL opens it here, and a shell may have the plugin preloaded into this command as well.
@@ -65,7 +68,10 @@ int check_main(const std::vector<std::string_view>& words) {
   const std::filesystem::path plugin = installation.plugin;
   const Findings found = look_at_machine(plugin.parent_path().string());
   std::vector<Line> lines = judge(found);
-  for (Line& line : look_at_port()) lines.push_back(std::move(line));
+  lines.insert(lines.end(), settings.lines.begin(), settings.lines.end());
+  if (!settings.refused) {
+    for (Line& line : look_at_port(settings.configuration)) lines.push_back(std::move(line));
+  }
   for (Line& line : process_lines) lines.push_back(std::move(line));
   for (const ProcessFindings& process : processes) {
     for (Line& line : judge_process(process, installation.plugin)) lines.push_back(std::move(line));

@@ -5,28 +5,15 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
-#include <charconv>
-#include <cstdlib>
+#include <cstdint>
 #include <cstring>
 
 namespace stepgate::command {
 namespace {
 
-std::string variable(const char* name, const char* otherwise) {
-  const char* value = std::getenv(name);
-  return value != nullptr && *value != '\0' ? value : otherwise;
-}
-
-bool whole_number(const std::string& text, int low, int high, int* out) {
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *out);
-  return error == std::errc() && end == text.data() + text.size() && *out >= low && *out <= high;
-}
-
-Line refused(const std::string& name, const std::string& value, const std::string& allowed) {
-  return {"port", State::kWrong, name + "='" + value + "' is refused by the plugin; allowed: " + allowed,
-          "correct or unset it"};
-}
+constexpr std::uint64_t kPorts = 65536;  // that there are
 
 // 0 where a server could listen there, else errno. As the server does: ports in TIME_WAIT are free.
 int try_to_listen(const in_addr& address, int port) {
@@ -70,24 +57,19 @@ Line look_at_range(const std::string& text, const in_addr& address, int first, i
 
 }  // namespace
 
-std::vector<Line> look_at_port() {
-  if (variable("STEPGATE_METRICS", "on") == "off") {
+std::vector<Line> look_at_port(const gate::Configuration& settings) {
+  if (settings.mode == gate::Mode::kOff) {
+    return {{"port", State::kNote, "STEPGATE_MODE=off: no page is served", "unset it to see metrics"}};
+  }
+  if (!settings.metrics) {
     return {{"port", State::kNote, "STEPGATE_METRICS=off: no page is served", "unset it to see metrics"}};
   }
-  const std::string host = variable("STEPGATE_METRICS_ADDR", "127.0.0.1");
-  const std::string port = variable("STEPGATE_METRICS_PORT", "19470");
-  const std::string world = variable("LOCAL_WORLD_SIZE", "1");
-  int first = 0, ranks = 1;
+  if (settings.metrics_port == 0) return {{"port", State::kOk, "0: each rank takes a free one"}};
+  const std::string& host = settings.metrics_address;  // numeric or localhost: the reader sees to it
   in_addr address{};
-  if (inet_pton(AF_INET, host == "localhost" ? "127.0.0.1" : host.c_str(), &address) != 1) {
-    return {refused("STEPGATE_METRICS_ADDR", host, "a numeric IPv4 address of this machine, or localhost")};
-  }
-  if (!whole_number(port, 0, 65535, &first)) {
-    return {refused("STEPGATE_METRICS_PORT", port, "0 to 65535; 0 picks a free one")};
-  }
-  if (!whole_number(world, 1, 65535, &ranks)) return {refused("LOCAL_WORLD_SIZE", world, ">= 1")};
-  if (first == 0) return {{"port", State::kOk, "0: each rank takes a free one"}};
-  return {look_at_range(host, address, first, ranks)};
+  inet_pton(AF_INET, host == "localhost" ? "127.0.0.1" : host.c_str(), &address);
+  return {look_at_range(host, address, static_cast<int>(settings.metrics_port),
+                        static_cast<int>(std::min(settings.local_world, kPorts)))};
 }
 
 }  // namespace stepgate::command

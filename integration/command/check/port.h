@@ -7,10 +7,11 @@
 #include <vector>
 
 #include "integration/command/check/findings.h"
+#include "plugin/core/configuration.h"
 
 namespace stepgate::command {
 
-// As the environment says: STEPGATE_METRICS, _ADDR, _PORT and LOCAL_WORLD_SIZE.
-std::vector<Line> look_at_port();
+// As the settings say: where, from which port on, for how many local ranks.
+std::vector<Line> look_at_port(const gate::Configuration& settings);
 
 }  // namespace stepgate::command

@@ -43,12 +43,6 @@ Hello make_hello(const std::string& key, int rank, int world, const sgt_unique_i
 // "" welcome, else why not. Pure.
 std::string judge_hello(const Hello& hello, const std::string& key, int world);
 
-// "host:port" of a numeric IPv4 address or a name; false for anything else.
-bool split_address(const std::string& text, std::string* host, std::uint16_t* port);
-
-// Whether it is written as an address of this machine alone: localhost or 127.*. Asks no name server. Pure.
-bool on_loopback(const std::string& host);
-
 class RendezvousServer {
  public:
   // Throws std::runtime_error with a sentence. Listens at the host's address where it is one of this

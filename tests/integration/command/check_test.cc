@@ -61,6 +61,12 @@ class Check : public testing::Test {
     }
     return "no such line";
   }
+  static std::string text_of(const json& all, const std::string& subject) {
+    for (const json& line : all.at("checks")) {
+      if (line.at("subject") == subject) return line.at("text");
+    }
+    return "no such line";
+  }
   static std::string remedy_of(const json& all, const std::string& subject) {
     for (const json& line : all.at("checks")) {
       if (line.at("subject") == subject && line.at("remedy").is_string()) return line.at("remedy");
@@ -229,24 +235,71 @@ TEST_F(Check, PortIsFreeOrTaken) {
   EXPECT_EQ(state_of(document({{"STEPGATE_METRICS", "off"}}, 0), "port"), "note");
 }
 
+// However the launcher says how many ranks this machine has.
 TEST_F(Check, PortOfAnyLocalRankCounts) {
   use_driver(STEPGATE_STANDIN_CUDA);
   const TakenPort taken;
   const std::string first = std::to_string(std::stoi(taken.number()) - 1);
-  const Variables two = {{"STEPGATE_METRICS_PORT", first}, {"LOCAL_WORLD_SIZE", "2"}};
-  EXPECT_EQ(state_of(document(two, 0), "port"), "note");
+  for (Variables v :
+       {Variables{{"LOCAL_WORLD_SIZE", "2"}},
+        Variables{{"OMPI_COMM_WORLD_RANK", "0"},
+                  {"OMPI_COMM_WORLD_SIZE", "4"},
+                  {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}},
+        Variables{{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "4"}, {"SLURM_STEP_TASKS_PER_NODE", "2(x2)"}}}) {
+    const std::string launcher = v.rbegin()->first;
+    v["STEPGATE_METRICS_PORT"] = first;
+    const json all = document(v, 0);
+    EXPECT_EQ(state_of(all, "port"), "note") << launcher << all.dump(2);
+    EXPECT_NE(text_of(all, "settings").find("2 ranks on this machine"), std::string::npos) << all.dump(2);
+  }
 }
 
-TEST_F(Check, AddressAndPortThatThePluginRefusesAreWrong) {
-  use_driver(STEPGATE_STANDIN_CUDA);
+TEST_F(Check, SettingsOfTheFileCountAndTheEnvironmentWins) {
+  const TakenPort taken;
+  write("job.conf", "STEPGATE_METRICS_PORT = " + taken.number() + "\n");
+  EXPECT_EQ(state_of(document({{"STEPGATE_CONFIG", at("job.conf")}}, 0), "port"), "note");
+  EXPECT_EQ(
+      state_of(document({{"STEPGATE_CONFIG", at("job.conf")}, {"STEPGATE_METRICS_PORT", "0"}}, 0), "port"),
+      "ok");
+  for (const char* none : {"STEPGATE_METRICS", "STEPGATE_MODE"}) {
+    write("job.conf", std::string(none) + " = off\n");
+    const json all = document({{"STEPGATE_CONFIG", at("job.conf")}}, 0);
+    EXPECT_NE(text_of(all, "port").find(none + std::string("=off")), std::string::npos) << all.dump(2);
+  }
+}
+
+// As the plugin would: in its words, wherever the value comes from. No page, no port.
+TEST_F(Check, SettingsThatThePluginRefusesAreWrong) {
+  write("bad.conf", "\nSTEPGATE_GROWTH = 0.5\n");
   for (const Variables& v :
        {Variables{{"STEPGATE_METRICS_PORT", "65536"}}, Variables{{"STEPGATE_METRICS_ADDR", "example.org"}},
-        Variables{{"STEPGATE_METRICS_ADDR", "192.0.2.1"}},
-        Variables{{"STEPGATE_METRICS_PORT", "0"}, {"LOCAL_WORLD_SIZE", "none"}}}) {
+        Variables{{"STEPGATE_METRICS_PORT", "0"}, {"LOCAL_WORLD_SIZE", "none"}},
+        Variables{{"STEPGATE_CONFIG", at("bad.conf")}}, Variables{{"STEPGATE_CONFIG", at("none.conf")}}}) {
     const json all = document(v, 1);
-    EXPECT_EQ(state_of(all, "port"), "wrong") << all.dump(2);
-    EXPECT_NE(remedy_of(all, "port"), "");
+    EXPECT_EQ(state_of(all, "settings"), "wrong") << all.dump(2);
+    EXPECT_NE(remedy_of(all, "settings"), "");
+    EXPECT_EQ(state_of(all, "port"), "no such line");
   }
+  const std::string said = text_of(document({{"STEPGATE_CONFIG", at("bad.conf")}}, 1), "settings");
+  EXPECT_NE(said.find(at("bad.conf") + ":2: STEPGATE_GROWTH='0.5'"), std::string::npos) << said;
+}
+
+TEST_F(Check, SettingsThatNothingReadsOrThatContradictAreNotes) {
+  write("odd.conf", "STEPGATE_GROWHT = 2\n");
+  const Variables twice = {{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"SLURM_PROCID", "1"}, {"SLURM_NTASKS", "2"}};
+  for (const auto& [v, word] : {std::pair{Variables{{"STEPGATE_MOOD", "off"}}, "STEPGATE_MODE"},
+                                std::pair{Variables{{"STEPGATE_CONFIG", at("odd.conf")}}, "STEPGATE_GROWTH"},
+                                std::pair{twice, "SLURM_PROCID=1"}}) {
+    const json all = document(v, 0);
+    EXPECT_EQ(state_of(all, "settings"), "note") << all.dump(2);
+    EXPECT_NE(text_of(all, "settings").find(word), std::string::npos) << all.dump(2);
+  }
+}
+
+TEST_F(Check, AnAddressThatIsNotThisMachinesIsWrong) {
+  const json all = document({{"STEPGATE_METRICS_ADDR", "192.0.2.1"}}, 1);
+  EXPECT_EQ(state_of(all, "port"), "wrong") << all.dump(2);
+  EXPECT_NE(remedy_of(all, "port"), "");
 }
 
 // Whatever is not well says what to do about it.

@@ -12,6 +12,7 @@
 #include <future>
 #include <stdexcept>
 
+#include "plugin/core/plane/address.h"
 #include "plugin/core/plane/sockets.h"
 
 namespace stepgate::plane {
