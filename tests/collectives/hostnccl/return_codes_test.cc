@@ -1,5 +1,7 @@
 // The table in collectives/hostnccl/RETURN_CODES.md, row by row, and the names that are exported against
 // NVIDIA's header.
+#include "tests/collectives/hostnccl/return_codes.h"
+
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
@@ -13,8 +15,6 @@
 
 namespace stepgate::hostnccl::test {
 namespace {
-
-using Case = std::pair<std::string, std::string>;  // call, what of it
 
 std::string text_of(const std::string& path) {
   std::ifstream file(path);
@@ -36,8 +36,8 @@ struct Row {
   std::string source;
 };
 
-std::map<Case, Row> documented() {
-  std::map<Case, Row> rows;
+std::map<ReturnCase, Row> documented() {
+  std::map<ReturnCase, Row> rows;
   std::istringstream lines(text_of(kTable));
   for (std::string line; std::getline(lines, line);) {
     if (line.rfind("| nccl", 0) != 0) continue;
@@ -46,7 +46,8 @@ std::map<Case, Row> documented() {
     for (std::string cell; std::getline(parts, cell, '|');) cells.push_back(trimmed(cell));
     EXPECT_EQ(cells.size(), 4u) << line;
     if (cells.size() != 4) continue;
-    EXPECT_TRUE(rows.emplace(Case{cells[0], cells[1]}, Row{cells[2], cells[3]}).second) << "twice: " << line;
+    EXPECT_TRUE(rows.emplace(ReturnCase{cells[0], cells[1]}, Row{cells[2], cells[3]}).second)
+        << "twice: " << line;
   }
   return rows;
 }
@@ -57,32 +58,6 @@ std::string name_of(ncclResult_t code) {
                                     "ncclRemoteError",   "ncclInProgress"};
   return code < ncclNumResults ? kNames[code] : std::to_string(code);
 }
-
-// A communicator of one rank for one case.
-class One {
- public:
-  One() { EXPECT_EQ(ncclCommInitAll(&comm_, 1, nullptr), ncclSuccess) << failure(); }
-  ~One() { (void)ncclCommAbort(comm_); }
-  One(const One&) = delete;
-  One& operator=(const One&) = delete;
-
-  ncclComm_t get() const { return comm_; }
-  ncclComm_t revoked() const {
-    EXPECT_EQ(ncclCommRevoke(comm_, 0), ncclSuccess) << failure();
-    return comm_;
-  }
-  ncclComm_t finalized() const {
-    EXPECT_EQ(ncclCommFinalize(comm_), ncclSuccess) << failure();
-    return comm_;
-  }
-  ncclComm_t destroyed() const {
-    EXPECT_EQ(ncclCommDestroy(comm_), ncclSuccess) << failure();
-    return comm_;
-  }
-
- private:
-  ncclComm_t comm_ = nullptr;
-};
 
 // What a case leaves behind in comm is ended. By reference: the call that writes it is the other argument.
 ncclResult_t ended(ncclResult_t result, const ncclComm_t& comm) {
@@ -161,9 +136,7 @@ ncclResult_t refused(const char* name) {
   return result;
 }
 
-using Test = std::pair<Case, std::function<ncclResult_t()>>;
-
-std::vector<Test> creations() {
+std::vector<ReturnTest> creations() {
   return {
       {{"ncclGetVersion", "version is NULL"}, [] { return ncclGetVersion(nullptr); }},
       {{"ncclGetUniqueId", "uniqueId is NULL"}, [] { return ncclGetUniqueId(nullptr); }},
@@ -212,7 +185,7 @@ std::vector<Test> creations() {
   };
 }
 
-std::vector<Test> ends() {
+std::vector<ReturnTest> ends() {
   return {
       {{"ncclCommFinalize", "comm is NULL"}, [] { return ncclCommFinalize(nullptr); }},
       {{"ncclCommFinalize", "a second time"}, [] { return ncclCommFinalize(One().finalized()); }},
@@ -233,7 +206,7 @@ std::vector<Test> ends() {
   };
 }
 
-std::vector<Test> children() {
+std::vector<ReturnTest> children() {
   return {
       {{"ncclCommSplit", "comm is NULL"}, [] { return split(nullptr, 0); }},
       {{"ncclCommSplit", "newcomm is NULL"},
@@ -263,7 +236,7 @@ std::vector<Test> children() {
   };
 }
 
-std::vector<Test> questions() {
+std::vector<ReturnTest> questions() {
   static int number = 0;
   static ncclResult_t state = ncclSuccess;
   return {
@@ -278,7 +251,7 @@ std::vector<Test> questions() {
   };
 }
 
-std::vector<Test> memory() {
+std::vector<ReturnTest> memory() {
   static void* handle = nullptr;
   static int number = 0;
   return {
@@ -303,8 +276,8 @@ std::vector<Test> memory() {
   };
 }
 
-std::vector<Test> device_functions() {
-  std::vector<Test> tests;
+std::vector<ReturnTest> device_functions() {
+  std::vector<ReturnTest> tests;
   for (const char* name : {"ncclDevCommCreate", "ncclDevCommDestroy", "ncclLsaBarrierCreateRequirement",
                            "ncclGinBarrierCreateRequirement", "ncclLLA2ACreateRequirement"}) {
     tests.push_back({{name, "any"}, [name] { return refused(name); }});
@@ -312,16 +285,17 @@ std::vector<Test> device_functions() {
   return tests;
 }
 
-std::vector<Test> all_tests() {
-  std::vector<Test> all;
-  for (const auto& part : {creations(), ends(), children(), questions(), memory(), device_functions()}) {
+std::vector<ReturnTest> all_tests() {
+  std::vector<ReturnTest> all;
+  for (const auto& part : {creations(), ends(), children(), questions(), memory(), device_functions(),
+                           collective_return_codes()}) {
     all.insert(all.end(), part.begin(), part.end());
   }
   return all;
 }
 
 TEST(ReturnCodes, EveryRowHoldsAndEveryTestHasOne) {
-  std::map<Case, Row> rows = documented();
+  std::map<ReturnCase, Row> rows = documented();
   for (const auto& [what, call] : all_tests()) {
     SCOPED_TRACE(what.first + ", " + what.second);
     const auto row = rows.find(what);
