@@ -3,7 +3,7 @@
 // Threads: as NCCL's; see group.h and launch.h for what stands behind each call. On the host's memory a
 // stream means nothing: any value, NULL included, is accepted.
 #include "collectives/hostnccl/comm_config.h"
-#include "collectives/hostnccl/edge.h"
+#include "collectives/hostnccl/managed.h"
 #include "collectives/hostnccl/memory_place.h"
 #include "collectives/hostnccl/self_messages.h"
 #include "collectives/hostnccl/stream_copy.h"
@@ -29,11 +29,7 @@ Outcome submit(ncclComm_t handle, Request request, cudaStream_t stream) {
 }
 
 ncclResult_t collective(ncclComm_t handle, cudaStream_t stream, const Request& request) noexcept {
-  return edge([&] {
-    Outcome outcome = submit(handle, request, stream);
-    if (!outcome.ok() && outcome.code != ncclInProgress) group_of_this_thread().poison(outcome);
-    return outcome;
-  });
+  return managed([&] { return submit(handle, request, stream); });
 }
 
 }  // namespace

@@ -22,6 +22,12 @@ Outcome close(const std::shared_ptr<Communicator>& comm) {
   return outcome;
 }
 
+// Of one that is broken the peers have heard why, or will.
+void give_up(const std::shared_ptr<Communicator>& comm) {
+  if (const Outcome now = comm->status(); now.ok() || now.code == ncclInProgress) comm->abort();
+  (void)close(comm);
+}
+
 // In a group the handle is dead at once, and what it stood for ends with the group. An end that the group
 // never comes to is made up for: NCCL loses the communicator.
 Outcome end(ncclComm_t handle, bool by_abort) {
@@ -34,19 +40,17 @@ Outcome end(ncclComm_t handle, bool by_abort) {
       library().retire(handle);
       return outcome;
     }
-    library().retire(handle);
-    const auto give_up = [comm] {
-      comm->abort();
-      (void)close(comm);
-    };
-    return group.manage({comm, true, [comm] { return close(comm); }, give_up}, true);
+    Task task{comm, true, [comm] { return close(comm); }, [comm] { give_up(comm); }};
+    library().retire(handle);  // nothing may throw behind it
+    return group.manage(std::move(task), true);
   });
 }
 
 Outcome finalize(const std::shared_ptr<Communicator>& comm) {
   if (Outcome o = comm->answers(); !o.ok()) return o;
   if (Outcome o = comm->begin_finalize(); !o.ok()) return o;
-  return group_of_this_thread().manage({comm, comm->blocking(), [comm] { return comm->finalize(); }});
+  return group_of_this_thread().manage(
+      {comm, comm->blocking(), [comm] { return comm->finalize(); }, [comm] { comm->take_back_finalize(); }});
 }
 
 Outcome revoke(const std::shared_ptr<Communicator>& comm, int flags) {

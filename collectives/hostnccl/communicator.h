@@ -84,6 +84,7 @@ class Communicator {
   Outcome come_to_rest();
   // The program finalizes once. ncclInvalidArgument where it has, or the communicator is revoked.
   Outcome begin_finalize();
+  void take_back_finalize();  // it did not come to that
   // While it connects: is it to stop? lost_one_of: was it one of these ranks that broke it?
   bool called_off();
   bool called_off_by_abort();

@@ -119,6 +119,11 @@ Outcome Communicator::begin_finalize() {
   return success();
 }
 
+void Communicator::take_back_finalize() {
+  const std::lock_guard lock(inner_);
+  finalize_called_ = false;
+}
+
 Outcome Communicator::begin_revoke() {
   const std::lock_guard lock(inner_);
   if (destroyed_ || finalize_called_ || revoked_) {

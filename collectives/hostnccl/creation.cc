@@ -5,6 +5,7 @@
 
 #include "collectives/hostnccl/comm_config.h"
 #include "collectives/hostnccl/edge.h"
+#include "collectives/hostnccl/guarded.h"
 
 namespace stepgate::hostnccl {
 namespace {
@@ -33,9 +34,8 @@ Outcome connect_now(const std::shared_ptr<Communicator>& made, const ncclUniqueI
 Task connect_at_the_end(const std::shared_ptr<Communicator>& made, const ncclUniqueId& id, ncclComm_t* comm) {
   const auto waiting = std::make_shared<Job>();
   made->attach(waiting);
-  *comm = library().enlist(made);
   const auto run = [=] {
-    Outcome o = made->connect(id);
+    Outcome o = guarded([&] { return made->connect(id); });
     waiting->skip();
     if (!o.ok() && made->blocking()) withdraw(comm, made);
     return o;
@@ -44,12 +44,14 @@ Task connect_at_the_end(const std::shared_ptr<Communicator>& made, const ncclUni
     waiting->skip();
     withdraw(comm, made);
   };
-  return {made, made->blocking(), run, forget};
+  Task task{made, made->blocking(), run, forget};
+  *comm = library().enlist(made);  // nothing may throw behind it
+  return task;
 }
 
 Outcome connect_later(const std::shared_ptr<Communicator>& made, const ncclUniqueId& id, ncclComm_t* comm) {
   *comm = library().enlist(made);
-  Outcome o = run_now({made, false, [=] { return made->connect(id); }});
+  Outcome o = guarded([&] { return run_now({made, false, [=] { return made->connect(id); }}); });
   if (o.code != ncclInProgress) withdraw(comm, made);
   return o;
 }
@@ -63,6 +65,12 @@ Outcome check_devices(const int* devices, int size) {
     if (i > 0) return invalid_usage("devlist names device 0 twice; allowed: each once, or devlist NULL");
   }
   return success();
+}
+
+Outcome create_one_of_all(Group& group, int size, int rank, const ncclUniqueId& id, ncclComm_t* comm) {
+  std::shared_ptr<Communicator> made;
+  if (Outcome o = library().prepare(size, rank, true, false, &made); !o.ok()) return o;
+  return group.manage(connect_at_the_end(made, id, comm));
 }
 
 }  // namespace
@@ -102,10 +110,7 @@ Outcome create_all(ncclComm_t* comms, int size, const int* devices) {
   Group& group = group_of_this_thread();
   group.begin();
   for (int i = 0; i < size; ++i) {
-    std::shared_ptr<Communicator> made;
-    Outcome o = library().prepare(size, i, true, false, &made);
-    if (o.ok()) o = group.manage(connect_at_the_end(made, id, comms + i));
-    group.poison(o);
+    group.poison(guarded([&] { return create_one_of_all(group, size, i, id, comms + i); }));
   }
   return group.end();
 }

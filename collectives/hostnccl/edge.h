@@ -14,10 +14,9 @@
 #pragma GCC visibility pop
 
 #include <cstring>
-#include <exception>
-#include <new>
 #include <string>
 
+#include "collectives/hostnccl/guarded.h"
 #include "collectives/hostnccl/library.h"
 
 // Like NCCL: a weak public name, so that a preloaded tool can take its place, and a strong twin that
@@ -29,21 +28,10 @@
 namespace stepgate::hostnccl {
 
 template <typename Body>
-ncclResult_t edge(Body body) noexcept {
-  try {
-    const Outcome outcome = body();
-    if (!outcome.message.empty()) set_last_error_of_this_thread(outcome.message.c_str());
-    return outcome.code;
-  } catch (const std::bad_alloc&) {
-    set_last_error_of_this_thread("out of memory");
-    return ncclSystemError;
-  } catch (const std::exception& error) {
-    set_last_error_of_this_thread(error.what());
-    return ncclInternalError;
-  } catch (...) {
-    set_last_error_of_this_thread("unknown exception");
-    return ncclInternalError;
-  }
+ncclResult_t edge(const Body& body) noexcept {
+  const Outcome outcome = guarded(body);
+  if (!outcome.message.empty()) set_last_error_of_this_thread(outcome.message.c_str());
+  return outcome.code;
 }
 
 // Without loading the value as its enumeration: C callers may pass any number.

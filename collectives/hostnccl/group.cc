@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "collectives/hostnccl/guarded.h"
 #include "collectives/hostnccl/launch.h"
 
 namespace stepgate::hostnccl {
@@ -22,19 +23,23 @@ Outcome Group::submit(Call call) {
 }
 
 Outcome Group::manage(Task task, bool ends_communicator) {
-  if (!open()) return run_now(std::move(task));
+  if (!open()) return run_now(task);
   if (ends_communicator) {
     queue_.ends = true;
   } else if (Outcome o = join(task.blocking); !o.ok()) {
     if (task.forget) task.forget();
     return o;
   }
-  queue_.tasks.push_back(std::move(task));
-  return success();
+  Outcome o = guarded([&] {
+    queue_.tasks.push_back(std::move(task));  // where it throws the task is as it was
+    return success();
+  });
+  if (!o.ok() && task.forget) task.forget();
+  return o;
 }
 
-void Group::poison(const Outcome& outcome) {
-  if (open() && error_.ok()) error_ = outcome;
+void Group::poison(const Outcome& outcome) noexcept {
+  if (open() && error_.ok()) error_ = described(outcome.code, outcome.message.c_str());
 }
 
 bool Group::close(Outcome* outcome, Batch* batch) {
@@ -54,14 +59,14 @@ Outcome Group::end() {
   Outcome outcome;
   Batch batch;
   if (!close(&outcome, &batch)) return outcome;
-  return launch_group(std::move(batch.tasks), std::move(batch.calls), batch.blocks());
+  return launch_group(batch.tasks, std::move(batch.calls), batch.blocks());
 }
 
 Outcome Group::simulate_end() {
   Outcome outcome;
   Batch batch;
   if (!close(&outcome, &batch)) return outcome;
-  return launch_group(std::move(batch.tasks), {}, batch.blocks());
+  return launch_group(batch.tasks, {}, batch.blocks());
 }
 
 }  // namespace stepgate::hostnccl

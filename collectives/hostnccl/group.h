@@ -33,7 +33,7 @@ class Group {
   Outcome manage(Task task, bool ends_communicator = false);
 
   // A call that was refused inside a group: the outermost end() starts nothing and returns this.
-  void poison(const Outcome& outcome);
+  void poison(const Outcome& outcome) noexcept;
 
   Outcome end();
   // Like end(), but the outermost one forgets the collectives instead of starting them. As in NCCL the rest

@@ -1,6 +1,6 @@
 #include "collectives/hostnccl/job.h"
 
-#include <system_error>
+#include <exception>
 #include <utility>
 
 #include "collectives/signals/blocked_signals.h"
@@ -20,9 +20,9 @@ Outcome Job::start(std::function<void()> work) {
       finish();
     });
     return success();
-  } catch (const std::system_error& error) {
+  } catch (const std::exception& error) {  // no thread, or no memory for one
     finish();
-    return {ncclSystemError, std::string("no thread for a call that does not block: ") + error.what()};
+    return {ncclSystemError, std::string("no thread can be had: ") + error.what()};
   }
 }
 

@@ -1,5 +1,5 @@
-// The edge for calls that make, change or end communicators: like edge(), and inside a group a refusal
-// makes the whole group fail, as in NCCL.
+// The edge for calls that a group holds back, collectives and those that make, change or end communicators:
+// like edge(), and inside a group a refusal, or what was thrown, makes the whole group fail, as in NCCL.
 //
 // For the abi_*.cc files, behind edge.h. Threads: any. Order, lock, ownership: those of library.h.
 #pragma once
@@ -9,9 +9,9 @@
 namespace stepgate::hostnccl {
 
 template <typename Body>
-ncclResult_t managed(Body body) noexcept {
+ncclResult_t managed(const Body& body) noexcept {
   return edge([&] {
-    Outcome outcome = body();
+    Outcome outcome = guarded(body);
     if (!outcome.ok() && outcome.code != ncclInProgress) group_of_this_thread().poison(outcome);
     return outcome;
   });

@@ -6,6 +6,8 @@
 //
 // Thread: manage in any; at a group's end the tasks of different communicators run at the same time, each in
 // a thread that takes no signals, those of one communicator in the order of the calls. No lock of its own.
+// Each task runs or is forgotten, whatever fails: behind a failure the rest of its communicator's is
+// forgotten, and where a thread or memory is missing all of them.
 // Ownership: a task holds its communicator alive until it has run or was forgotten.
 #pragma once
 
@@ -23,17 +25,17 @@ struct Task {
   std::shared_ptr<Communicator> comm;
   bool blocking = true;
   std::function<Outcome()> run;       // in an exclusive thread; may throw
-  std::function<void()> forget = {};  // instead of run, where the group came to nothing; may be empty
+  std::function<void()> forget = {};  // instead of run, where it does not come to that; may be empty
 };
 
 // Outside a group: runs it. Where it does not block, ncclInProgress; a failure then breaks task.comm.
-Outcome run_now(Task task);
+Outcome run_now(const Task& task);
 
 // Waits for all; the first failure in the order of the tasks.
 Outcome run_all(const std::vector<Task>& tasks) noexcept;
-void forget_all(const std::vector<Task>& tasks);
+void forget_all(const std::vector<Task>& tasks) noexcept;
 
 // What a group came to: first the tasks, then, if all of them succeeded, the calls.
-Outcome launch_group(std::vector<Task> tasks, std::vector<Call> calls, bool blocking);
+Outcome launch_group(const std::vector<Task>& tasks, std::vector<Call> calls, bool blocking);
 
 }  // namespace stepgate::hostnccl

@@ -116,5 +116,27 @@ TEST(DeviceFailure, AbortDoesNotWaitForAStreamThatIsHeldUp) {
   });
 }
 
+// The peer goes while both wait for the group's end. What the communicator had is freed: the stand-in's
+// account would show it.
+TEST(DeviceFailure, AnEndBehindAFinalizeThatFailsIsMadeUpFor) {
+  StandIn standin(devices());
+  std::barrier queued(2);
+  run_device_ranks(standin, 2, [&](Rank& r) {
+    ncclComm_t comm = std::exchange(r.comm, nullptr);
+    if (r.index == 1) {
+      queued.arrive_and_wait();
+      EXPECT_EQ(ncclCommAbort(comm), ncclSuccess);
+      return;
+    }
+    EXPECT_EQ(ncclGroupStart(), ncclSuccess);
+    EXPECT_EQ(ncclCommFinalize(comm), ncclSuccess) << failure();
+    EXPECT_EQ(ncclCommDestroy(comm), ncclSuccess) << failure();
+    queued.arrive_and_wait();
+    EXPECT_EQ(ncclGroupEnd(), ncclRemoteError) << failure();
+    EXPECT_NE(failure().find("rank 1"), std::string::npos) << failure();
+    EXPECT_EQ(ncclCommDestroy(comm), ncclInvalidArgument) << "the handle is dead";
+  });
+}
+
 }  // namespace
 }  // namespace stepgate::hostnccl::test
