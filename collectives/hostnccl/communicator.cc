@@ -84,15 +84,20 @@ Outcome Communicator::refused_locked() const {
 }
 
 Outcome Communicator::usable() {
+  if (sound_.load(std::memory_order_acquire)) return success();
   const std::lock_guard lock(inner_);
   return refused_locked();
 }
 
 // In NCCL's words.
 Outcome Communicator::ready() {
+  if (sound_.load(std::memory_order_acquire)) return success();
   const std::lock_guard lock(inner_);
   if (Outcome o = refused_locked(); !o.ok()) return o;
-  if (!in_progress_locked()) return success();
+  if (!in_progress_locked()) {
+    sound_.store(true, std::memory_order_release);
+    return success();
+  }
   return invalid_argument(
       "attempt to use the communicator before the previous operation returned ncclSuccess: ask "
       "ncclCommGetAsyncError until it no longer says ncclInProgress");
@@ -108,6 +113,7 @@ Outcome Communicator::record(Outcome outcome, int culprit) {
   if (!broken_.ok()) return outcome;
   broken_ = outcome;
   culprit_ = culprit;
+  sound_ = false;
   return outcome;
 }
 
@@ -130,6 +136,7 @@ void Communicator::look_locked() {
   if (status == SGT_OK) return;
   broken_ = translate_status(status, error, aborted_ || revoked_);
   culprit_ = error.culprit;
+  sound_ = false;
 }
 
 // Asks the transport too: a peer can die while no operation is in flight.
@@ -145,6 +152,7 @@ Outcome Communicator::status() {
 void Communicator::abort() {
   const std::lock_guard lock(inner_);
   aborted_ = true;
+  sound_ = false;
   if (world_ != nullptr) table_->world_abort(world_);
   if (broken_.ok()) broken_ = translate_status(SGT_ABORTED, no_error(), true);
 }
@@ -161,6 +169,28 @@ Outcome Communicator::start(const Request& request, Operation* operation) {
   if (status == SGT_OK || status == SGT_IN_PROGRESS) return success();
   operation->op = nullptr;
   return translate(status, error);
+}
+
+Outcome Communicator::run(const Request& request) {
+  const auto named = [&](Outcome refused) {
+    refused.message = std::string(name_of(request.kind)) + ": " + refused.message;
+    return refused;
+  };
+  const bool at_once = request.kind == Collective::kAllReduce && !request.premul.used() && size_ > 1;
+  if (!at_once) {
+    Operation operation;
+    if (Outcome o = start(request, &operation); !o.ok()) return named(std::move(o));
+    Outcome outcome = wait(operation);
+    finish(&operation);
+    return outcome;
+  }
+  if (Outcome o = usable(); !o.ok()) return named(std::move(o));
+  if (request.count == 0) return success();
+  sgt_error error = no_error();
+  const sgt_status status = allreduce_now(*table_, world_, request, &error);
+  if (status == SGT_OK) return success();
+  Outcome outcome = translate(status, error);
+  return status == SGT_INVALID ? named(std::move(outcome)) : outcome;
 }
 
 Outcome Communicator::progress(const Operation& operation) {
@@ -202,6 +232,7 @@ Outcome Communicator::finalize() {
   }
   const std::lock_guard lock(inner_);
   finalized_ = true;
+  sound_ = false;
   return success();
 }
 
@@ -214,6 +245,7 @@ Outcome Communicator::destroy() {
     const std::lock_guard lock(inner_);
     if (destroyed_) return invalid_argument("the communicator has been destroyed already");
     destroyed_ = true;
+    sound_ = false;
   }
   if (sgt_world* world = take_world()) table_->world_destroy(world);
   return success();

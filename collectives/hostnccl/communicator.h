@@ -15,6 +15,7 @@
 // A communicator of one rank has no world: its collectives are copies and load no transport.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <memory>
@@ -121,8 +122,10 @@ class Communicator {
   Registrations& registrations() noexcept { return registrations_; }
 
   std::mutex& use() noexcept { return use_; }
-  // The four below: use() is held by the caller.
+  // The five below: use() is held by the caller.
   Outcome start(const Request& request, Operation* operation);
+  // start, wait and finish in one; an operation that could not start is named.
+  Outcome run(const Request& request);
   // ncclInProgress until the operation is done; never sleeps.
   Outcome progress(const Operation& operation);
   Outcome wait(const Operation& operation);
@@ -153,6 +156,9 @@ class Communicator {
   mutable std::mutex inner_;  // guards what follows; held for moments only
   sgt_world* world_ = nullptr;
   Outcome broken_;
+  // Every call does not have to take the lock: true where the last that did found no reason to refuse one,
+  // and nothing that may be one has happened since. Written under the lock.
+  std::atomic<bool> sound_{false};
   std::shared_ptr<Job> job_;
   int culprit_ = -1;  // the rank that broke it, where that is known
   bool finalize_called_ = false;
@@ -164,6 +170,7 @@ class Communicator {
   mutable std::mutex device_;  // guards what follows
   cuda::Context context_ = nullptr;
   std::shared_ptr<Staging> staging_;
+  std::atomic<bool> has_staging_{false};  // read without the lock
 };
 
 }  // namespace stepgate::hostnccl

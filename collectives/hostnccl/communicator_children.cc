@@ -132,6 +132,7 @@ Outcome Communicator::begin_revoke() {
                                 : "the communicator has been finalized or destroyed: it cannot be revoked");
   }
   revoked_ = true;
+  sound_ = false;
   if (world_ != nullptr) table_->world_abort(world_);
   return success();
 }

@@ -37,6 +37,7 @@ Outcome Communicator::staging(const Cuda& cuda, cuda::Context context, std::shar
   const std::lock_guard lock(device_);
   if (staging_ == nullptr) {
     if (Outcome o = Staging::create(cuda, context, &staging_); !o.ok()) return o;
+    has_staging_.store(true, std::memory_order_release);
   }
   *staging = staging_;
   return success();
@@ -53,6 +54,7 @@ std::shared_ptr<Staging> Communicator::take_staging() {
 }
 
 Outcome Communicator::wait_until_idle() {
+  if (!has_staging_.load(std::memory_order_acquire)) return success();
   std::shared_ptr<Staging> staging;
   {
     const std::lock_guard lock(device_);
@@ -76,12 +78,14 @@ void Communicator::break_with(const Outcome& why) {
   const std::lock_guard lock(inner_);
   if (!broken_.ok()) return;
   broken_ = why;
+  sound_ = false;
   if (world_ != nullptr) table_->world_abort(world_);
 }
 
 void Communicator::attach(std::shared_ptr<Job> job) {
   const std::lock_guard lock(inner_);
   job_ = std::move(job);
+  sound_ = false;
 }
 
 bool Communicator::in_progress_locked() {

@@ -135,16 +135,7 @@ std::vector<Outcome> fly_each(const std::vector<Call>& calls) {
 Outcome fly_alone(const Call& call) {
   Communicator& comm = *call.comm;
   const std::lock_guard lock(comm.use());
-  InFlight flight;
-  const struct Finish {
-    Communicator& comm;
-    InFlight& flight;
-    ~Finish() { comm.finish(&flight.operation); }
-  } finish{comm, flight};
-  Outcome started = comm.start(call.request, &flight.operation);
-  if (started.ok()) return comm.wait(flight.operation);
-  started.message = std::string(name_of(call.request.kind)) + ": " + started.message;
-  return started;
+  return comm.run(call.request);
 }
 
 Outcome fly(const std::vector<Call>& calls) {

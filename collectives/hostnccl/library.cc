@@ -24,6 +24,14 @@ Outcome check_rank(int size, int rank) {
                           std::to_string(size - 1));
 }
 
+// The communicator that a thread asked for last, for its next call. It keeps none alive.
+struct Remembered {
+  const Library* library = nullptr;
+  const ncclComm* handle = nullptr;
+  std::uint64_t retired = 0;
+  std::weak_ptr<Communicator> comm;
+};
+
 }  // namespace
 
 Library& Library::of_this_process() {
@@ -32,12 +40,12 @@ Library& Library::of_this_process() {
   return *library;
 }
 
-Library::Library(std::vector<std::string> transport_candidates)
-    : pid_(getpid()), loader_(std::move(transport_candidates)) {}
+Library::Library(std::vector<std::string> transport_candidates) : loader_(std::move(transport_candidates)) {}
 
 Outcome Library::check_process() const {
-  if (getpid() == pid_) return success();
-  return invalid_usage("process " + std::to_string(getpid()) + " was forked from " + std::to_string(pid_) +
+  if (mark_.here()) return success();
+  return invalid_usage("process " + std::to_string(getpid()) + " was forked from " +
+                       std::to_string(mark_.process()) +
                        ", which had already used NCCL: start it with exec to communicate in it");
 }
 
@@ -110,17 +118,25 @@ ncclComm_t Library::enlist(std::shared_ptr<Communicator> comm) {
 Outcome Library::find(ncclComm_t handle, std::shared_ptr<Communicator>* comm) const {
   if (Outcome o = check_process(); !o.ok()) return o;
   if (handle == nullptr) return invalid_argument("comm is NULL");
+  thread_local Remembered last;
+  const std::uint64_t retired = retired_.load(std::memory_order_acquire);
+  if (last.handle == handle && last.library == this && last.retired == retired) {
+    *comm = last.comm.lock();
+    if (*comm != nullptr) return success();
+  }
   const std::lock_guard lock(mutex_);
   const auto found = alive_.find(handle);
   if (found == alive_.end()) {
     return invalid_argument("comm is no live communicator: destroyed, aborted, or of another library");
   }
   *comm = found->second;
+  last = {this, handle, retired, found->second};
   return success();
 }
 
 bool Library::retire(ncclComm_t handle) {
   const std::lock_guard lock(mutex_);
+  retired_.fetch_add(1, std::memory_order_release);
   return alive_.erase(handle) != 0;
 }
 

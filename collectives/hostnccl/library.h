@@ -5,12 +5,10 @@
 //
 // Threads: every function from any thread; one short lock, never held across a transport call.
 // fork: a child process inherits handles whose worlds belong to its parent. Every function that could
-// reach them refuses in a child, by pid and before any lock (another thread may have held one at fork).
+// reach them refuses in a child, by its mark and before any lock (another thread may have held one at fork).
 // Lifetime: created at first use and never destroyed, so that threads that still communicate while the
 // process exits find it whole.
 #pragma once
-
-#include <sys/types.h>
 
 #include <array>
 #include <atomic>
@@ -27,6 +25,7 @@
 #include "collectives/hostnccl/group.h"
 #include "collectives/hostnccl/host_memory.h"
 #include "collectives/hostnccl/outcome.h"
+#include "collectives/hostnccl/process_mark.h"
 #include "collectives/hostnccl/transport_loader.h"
 
 // A handle is an address that is never used twice, so a stale one is always recognised. It is looked up,
@@ -75,7 +74,7 @@ class Library {
   Outcome transport(int size, const sgt_table** table);
   std::vector<std::shared_ptr<Staging>> take_ended();
 
-  const pid_t pid_;
+  const ProcessMark mark_;
   TransportLoader loader_;
   CudaLoader cuda_loader_;
   std::atomic<int> next_red_op_{ncclNumOps};
@@ -83,6 +82,7 @@ class Library {
   mutable std::mutex mutex_;  // guards what follows
   std::deque<ncclComm> handles_;
   std::unordered_map<const ncclComm*, std::shared_ptr<Communicator>> alive_;
+  std::atomic<std::uint64_t> retired_{0};  // handles so far: what a thread remembers from before may be dead
   std::set<IdAndRank> spent_;
   std::vector<std::shared_ptr<Staging>> buried_;
 };

@@ -61,6 +61,11 @@ sgt_status start_operation(const sgt_table& table, sgt_world* world, int rank, i
   return SGT_INVALID;
 }
 
+sgt_status allreduce_now(const sgt_table& table, sgt_world* world, const Request& r, sgt_error* error) {
+  return table.allreduce_wait(world, r.send, r.recv, r.count, static_cast<sgt_type>(r.type),
+                              static_cast<sgt_reduction>(r.op), error);
+}
+
 void run_alone(const Request& r) {
   if (r.premul.used()) {
     r.premul.scale(r.recv, r.send, r.premul.scalar(), r.count, static_cast<sgt_type>(r.type));

@@ -23,6 +23,9 @@ struct Operation {
 sgt_status start_operation(const sgt_table& table, sgt_world* world, int rank, int size,
                            const Request& request, Operation* operation, sgt_error* error);
 
+// An all-reduce without a scalar, done when it returns.
+sgt_status allreduce_now(const sgt_table& table, sgt_world* world, const Request& request, sgt_error* error);
+
 // Not for messages: a rank's to itself are self_messages.h's.
 void run_alone(const Request& request);
 

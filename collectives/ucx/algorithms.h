@@ -12,7 +12,9 @@
 
 namespace stepgate::transport {
 
+class Mailbox;
 class PeerMemory;
+struct Ticket;
 
 struct Place {
   int rank;
@@ -20,7 +22,7 @@ struct Place {
 };
 
 // The step of all messages of the two short all-reduces below, of which a pair of ranks exchanges at most one
-// each way, and of the long one's empty greeting: ranks whose counts make them choose differently meet here
+// each way, and of the ring's empty greeting: ranks whose counts make them choose differently meet here
 // and see another length than theirs. Beyond the steps of a ring of up to 2048 ranks.
 inline constexpr uint32_t kShortStep = 0xfff;
 
@@ -49,9 +51,11 @@ struct RingSlice {
 // Ring reduce-scatter then ring all-gather: all-reduce of long vectors. ring.cc
 Strand ring_allreduce(Lane& lane, Place place, const Reducer& reducer, ScratchPool& pool, const void* send,
                       void* recv, RingSlice slice);
-// All-reduce of long vectors where ranks can read each other's memory. direct.cc
-Strand direct_allreduce(Lane& lane, Place place, const Reducer& reducer, ScratchPool& pool,
-                        const PeerMemory& memory, const void* send, void* recv, RingSlice slice);
+// All-reduce of long vectors by ranks that share a mailbox: where all can read each other's memory, directly,
+// else by the ring above, slice after slice. `memory`: NULL where this rank cannot. direct.cc
+Strand direct_allreduce(Lane& lane, Place place, const Reducer& reducer, ScratchPool& pool, Mailbox& box,
+                        Ticket ticket, const PeerMemory* memory, const void* send, void* recv,
+                        RingSlice slice);
 // recv holds this rank's block alone.
 Strand ring_reduce_scatter(Lane& lane, Place place, const Reducer& reducer, ScratchPool& pool,
                            const void* send, void* recv, RingSlice slice);

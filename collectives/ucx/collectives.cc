@@ -37,6 +37,11 @@ Operation* World::allreduce(const void* send, void* recv, size_t count, sgt_type
                             sgt_reduction reduction) {
   const Reducer reducer(type, reduction, place_.size);
   const size_t bytes = count * reducer.width();
+  if (mails(bytes)) {
+    const std::lock_guard lock(mutex_);
+    require_sound();
+    return begin_letter(reducer, take_ticket(), send, recv, count);
+  }
   if (place_.size > 2 && place_.size <= kFlatRanks && bytes > 0 && bytes <= kFlatBytes)
     return begin({"all-reduce", 1, 1, [=, this](Lane& lane, uint32_t) {
                     return flat_allreduce(lane, place_, reducer, scratch_, send, recv, count);
@@ -46,10 +51,17 @@ Operation* World::allreduce(const void* send, void* recv, size_t count, sgt_type
                     return recursive_doubling(lane, place_, reducer, scratch_, send, recv, count);
                   }});
   const RingSlice slices = slices_of(count, place_.size, reducer.width());
-  if (reads_peers_)
-    return begin({"all-reduce", 1, 1, [=, this](Lane& lane, uint32_t) {
-                    return direct_allreduce(lane, place_, reducer, scratch_, memory_, send, recv, slices);
-                  }});
+  if (mailbox_ != nullptr) {
+    const std::lock_guard lock(mutex_);
+    require_sound();
+    const Ticket ticket = take_ticket();
+    const PeerMemory* memory = reads_peers_ ? &memory_ : nullptr;
+    return begin_with({ticket.sequence, false}, {"all-reduce", 1, 1, [=, this](Lane& lane, uint32_t) {
+                                                   return direct_allreduce(lane, place_, reducer, scratch_,
+                                                                           *mailbox_, ticket, memory, send,
+                                                                           recv, slices);
+                                                 }});
+  }
   return begin({"all-reduce", number_of(slices), kWindow, [=, this](Lane& lane, uint32_t index) {
                   return ring_allreduce(lane, place_, reducer, scratch_, send, recv, nth(slices, index));
                 }});

@@ -1,7 +1,10 @@
 // All-reduce of long vectors by ranks that read each other's memory: every rank combines its own block of
-// the vector out of all buffers, then copies the others' blocks from where they were made. Three rounds of
-// short messages, whatever the length: here are my buffers; my block is done; I have read yours. Nobody waits
-// in between, which counts where ranks share cores.
+// the vector out of all buffers, then copies the others' blocks from where they were made. A letter (here are
+// my buffers) and two rounds of short messages (my block is done; I have read yours), whatever the length.
+// Nobody waits in between, which counts where ranks share cores.
+//
+// A rank that cannot read the others now, or whose buffers they could not, says so in its letter; then all
+// take the ring, for this call.
 //
 // Same bits on all ranks: a block is combined by one rank, in the order of the ranks, then copied.
 #include <cerrno>
@@ -10,6 +13,7 @@
 #include <vector>
 
 #include "collectives/ucx/algorithms.h"
+#include "collectives/ucx/letters.h"
 #include "collectives/ucx/peer_memory.h"
 
 namespace stepgate::transport {
@@ -20,8 +24,7 @@ constexpr size_t kRestBytes = size_t{4} << 20;  // read before the world is atte
 struct Offer {
   uint64_t send;
   uint64_t recv;
-  uint64_t count;
-  uint64_t kind;  // type and reduction
+  uint64_t direct;  // 1: reads the others' and lends its own
 };
 
 std::byte* at(void* base, size_t offset) {
@@ -39,25 +42,22 @@ void tell_all(Lane& lane, Place place, const void* mine, void* theirs, size_t by
   }
 }
 
-// By address and length alone a rank would read past the end of a shorter type, or sum what is no number.
-std::string disagreement(const Offer& mine, const Offer& theirs) {
-  if (theirs.count != mine.count)
-    return std::to_string(theirs.count) + " elements, not " + std::to_string(mine.count);
-  if (theirs.kind != mine.kind) return "another type or reduction";
-  return "";
+Offer offer_of(const PeerMemory* memory, const void* send, const void* recv, size_t bytes) {
+  const bool direct = memory != nullptr && PeerMemory::lends(send, bytes) && PeerMemory::lends(recv, bytes) &&
+                      memory->reads_all();
+  return {reinterpret_cast<uint64_t>(send), reinterpret_cast<uint64_t>(recv), direct ? 1u : 0u};
 }
 
-bool agreed(Lane& lane, Place place, const std::vector<Offer>& offers, const Offer& mine) {
+// What the letters say. True: everybody's is read directly.
+bool collect_offers(const Mailbox& box, Place place, const Offer& mine, std::vector<Offer>* offers) {
+  bool direct = true;
   for (int rank = 0; rank < place.size; ++rank) {
-    if (rank == place.rank) continue;
-    const std::string differs = disagreement(mine, offers[static_cast<size_t>(rank)]);
-    if (differs.empty()) continue;
-    lane.fail({SGT_SYSTEM, rank,
-               "rank " + std::to_string(rank) + " brings " + differs +
-                   ": do the ranks agree on operation, type and count?"});
-    return false;
+    Offer& offer = (*offers)[static_cast<size_t>(rank)];
+    offer = mine;
+    if (rank != place.rank) std::memcpy(&offer, box.body(rank), sizeof offer);
+    direct = direct && offer.direct == 1;
   }
-  return true;
+  return direct;
 }
 
 bool read(Lane& lane, const PeerMemory& memory, int rank, uint64_t address, void* to, size_t bytes) {
@@ -97,16 +97,31 @@ bool combine_slice(Lane& lane, Place place, const Reducer& reducer, const PeerMe
 
 }  // namespace
 
-Strand direct_allreduce(Lane& lane, Place place, const Reducer& reducer, ScratchPool& pool,
-                        const PeerMemory& memory, const void* send, void* recv, RingSlice slice) {
+Strand direct_allreduce(Lane& lane, Place place, const Reducer& reducer, ScratchPool& pool, Mailbox& box,
+                        Ticket ticket, const PeerMemory* reads, const void* send, void* recv,
+                        RingSlice slice) {
   const auto ranks = static_cast<size_t>(place.size);
-  const Offer mine{reinterpret_cast<uint64_t>(send), reinterpret_cast<uint64_t>(recv), slice.total,
-                   reducer.kind()};
+  const Mailbox::Head head{slice.total, reducer.kind(), ticket.sequence};
+  co_await lane.turn(box, ticket.number);
+  const Offer mine = offer_of(reads, send, recv, slice.total * slice.width);
+  box.post(head, &mine, sizeof mine);
+  box.wake_sleepers();
+  co_await lane.letters(box);
+  Failure failure;
+  if (!letters_agree(box, place, head, &failure)) {
+    lane.fail(std::move(failure));
+    co_return;
+  }
   std::vector<Offer> offers(ranks);
-  tell_all(lane, place, nullptr, nullptr, 0, kShortStep);  // whoever thinks that the vector is short
-  tell_all(lane, place, &mine, offers.data(), sizeof mine, 0);
-  co_await lane.all();
-  if (!agreed(lane, place, offers, mine)) co_return;
+  const bool direct = collect_offers(box, place, mine, &offers);
+  box.next();
+
+  for (; !direct && slice.count(0) != 0; ++slice.slice) {
+    Strand ring = ring_allreduce(lane, place, reducer, pool, send, recv, slice);
+    for (ring.resume(); !ring.done(); ring.resume()) co_await lane.all();
+  }
+  if (!direct) co_return;
+  const PeerMemory& memory = *reads;
 
   const char token = 1;
   std::vector<char> heard(ranks);

@@ -1,5 +1,6 @@
 #include <string>
 
+#include "collectives/ucx/mailbox.h"
 #include "collectives/ucx/strand.h"
 
 namespace stepgate::transport {
@@ -51,10 +52,16 @@ void Lane::judge(const Posted& posted) {
 
 bool Lane::settle() {
   std::erase_if(posted_, [this](Posted& posted) { return finished(posted); });
-  return posted_.empty();
+  if (mail_.box != nullptr && mail_is_here()) mail_.box = nullptr;
+  return idle();
+}
+
+bool Lane::mail_is_here() {
+  return mail_.letters ? mail_.box->arrived() : mail_.box->turn(mail_.ticket);
 }
 
 void Lane::cancel() {
+  mail_.box = nullptr;
   for (Posted& posted : posted_)
     if (posted.receiving) posted.request.cancel(fabric_.worker());
 }
@@ -62,6 +69,7 @@ void Lane::cancel() {
 int Lane::waits_for() const {
   for (const Posted& posted : posted_)
     if (posted.receiving) return posted.peer;
+  if (mail_.box != nullptr && mail_.letters) return mail_.box->missing();
   return posted_.empty() ? -1 : posted_.front().peer;
 }
 

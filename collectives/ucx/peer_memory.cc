@@ -30,12 +30,25 @@ PeerMemory::Card PeerMemory::card() const {
 
 bool PeerMemory::introduce(std::vector<Card> cards) {
   cards_ = std::move(cards);
+  return reads_all();
+}
+
+bool PeerMemory::reads_all() const {
   const auto readable = [this](const Card& card) {
     uint64_t copy = 0;
     return read(static_cast<int>(&card - cards_.data()), card.address, &copy, sizeof copy) == 0 &&
            copy == card.word;
   };
   return std::all_of(cards_.begin(), cards_.end(), readable);
+}
+
+// Both ends: the kernel looks at whole mappings, but for pages that nobody has touched yet.
+bool PeerMemory::lends(const void* buffer, size_t bytes) {
+  char copy[2];
+  const auto begin = reinterpret_cast<uint64_t>(buffer);
+  const iovec here[] = {{copy, sizeof copy}};
+  const iovec there[] = {piece(begin, 1), piece(begin + bytes - 1, 1)};
+  return process_vm_readv(getpid(), here, 1, there, 2, 0) == static_cast<ssize_t>(sizeof copy);
 }
 
 int PeerMemory::read(int rank, uint64_t address, void* to, size_t bytes) const {

@@ -37,6 +37,10 @@ class PeerMemory {
   // longer. Otherwise errno, of which ESRCH says that the rank's process is gone.
   static constexpr int kTakenBack = -1;
   int read(int rank, uint64_t address, void* to, size_t bytes) const;
+  // The answers may change while the job runs: a process may drop its rights, and memory of a device, mapped
+  // into this process, has no pages that others could read. All ranks must act on all ranks' answers.
+  bool reads_all() const;
+  static bool lends(const void* buffer, size_t bytes);  // not 0 bytes
   // What this rank has lent is lent no longer.
   void withdraw();
 

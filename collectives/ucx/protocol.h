@@ -39,7 +39,7 @@ struct IdLayout {
 static_assert(sizeof(IdLayout) == sizeof(sgt_unique_id), "the id is the layout: shrink padding, not the id");
 
 inline constexpr char kMagic[8] = {'S', 'G', 'T', 'R', 'D', 'V', '0', '1'};
-inline constexpr uint32_t kProtocolVersion = 2;  // 2: blobs carry what peers read by, long all-reduces
+inline constexpr uint32_t kProtocolVersion = 3;  // 3: blobs carry the mailbox, which all-reduces use
 inline constexpr int kLargestWorld = 32768;      // ranks travel in 16 bits of a message tag
 inline constexpr size_t kLongestFrame = size_t{1} << 26;
 

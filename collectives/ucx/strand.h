@@ -24,6 +24,8 @@
 
 namespace stepgate::transport {
 
+class Mailbox;
+
 // Which operation of a world a message belongs to: the how-many-th collective, the same on all ranks, or the
 // how-many-th message from one rank to another, which those two know alone.
 struct Numbering {
@@ -46,7 +48,7 @@ class Lane {
 
   // True when nothing posted is outstanding.
   bool settle();
-  bool idle() const { return posted_.empty(); }
+  bool idle() const { return posted_.empty() && mail_.box == nullptr; }
   void cancel();
   const Failure& failure() const { return failure_; }
   // What the strand itself found; broken_peer: see below.
@@ -67,6 +69,16 @@ class Lane {
   };
   All all() { return All{*this}; }
 
+  // This rank's turn in the mailbox, and then everybody's letters.
+  All turn(Mailbox& box, uint32_t ticket) {
+    mail_ = {&box, ticket, false};
+    return all();
+  }
+  All letters(Mailbox& box) {
+    mail_ = {&box, 0, true};
+    return all();
+  }
+
   // Nothing to wait for, but others want to be looked after: `co_await lane.rest()` within long work.
   struct Rest {
     Lane& lane;
@@ -86,6 +98,12 @@ class Lane {
     bool receiving;
     size_t bytes;
   };
+  struct Mail {  // what is waited for, if anything is
+    Mailbox* box = nullptr;
+    uint32_t ticket = 0;
+    bool letters = false;
+  };
+  bool mail_is_here();
   static uint64_t first_tag(Numbering numbering, uint32_t lane) {
     return uint64_t{numbering.of_pair} << 63 | uint64_t{numbering.sequence & 0x7ffffu} << 44 |
            uint64_t{lane & 0xffffu} << 28;
@@ -103,6 +121,7 @@ class Lane {
   const int rank_;
   uint64_t tag_;
   std::vector<Posted> posted_;
+  Mail mail_;
   Failure failure_;
   int broken_peer_ = -1;
   bool resting_ = false;

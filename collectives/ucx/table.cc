@@ -210,6 +210,7 @@ constexpr sgt_table kTable = {
     .send = ours::send,
     .recv = ours::recv,
     .scale = ours::scale,
+    .allreduce_wait = ours::allreduce_wait,
 };
 
 }  // namespace

@@ -46,6 +46,18 @@ sgt_status allreduce(sgt_world* world, const void* send, void* recv, size_t coun
   });
 }
 
+sgt_status allreduce_wait(sgt_world* world, const void* send, void* recv, size_t count, sgt_type type,
+                          sgt_reduction reduction, sgt_error* error) {
+  return guarded(error, [&] {
+    require(world != nullptr, "world is NULL");
+    check_buffers(send, recv, count, type, 1);
+    check_reduction(reduction);
+    Failure failure;
+    const sgt_status status = world->world->allreduce_wait(send, recv, count, type, reduction, &failure);
+    return status == SGT_OK ? status : answer(error, failure);
+  });
+}
+
 sgt_status reduce_scatter(sgt_world* world, const void* send, void* recv, size_t recv_count, sgt_type type,
                           sgt_reduction reduction, sgt_op** op, sgt_error* error) {
   return start(world, op, error, [&](World& w) {

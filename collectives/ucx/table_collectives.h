@@ -8,6 +8,8 @@ namespace stepgate::transport {
 
 sgt_status allreduce(sgt_world* world, const void* send, void* recv, size_t count, sgt_type type,
                      sgt_reduction reduction, sgt_op** op, sgt_error* error);
+sgt_status allreduce_wait(sgt_world* world, const void* send, void* recv, size_t count, sgt_type type,
+                          sgt_reduction reduction, sgt_error* error);
 sgt_status reduce_scatter(sgt_world* world, const void* send, void* recv, size_t recv_count, sgt_type type,
                           sgt_reduction reduction, sgt_op** op, sgt_error* error);
 sgt_status allgather(sgt_world* world, const void* send, void* recv, size_t send_count, sgt_type type,

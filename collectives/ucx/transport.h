@@ -24,8 +24,9 @@
 extern "C" {
 #endif
 
-// Version 2 added the fp8 types, options.cancelled, and what stands behind unique_id_at in the table.
-#define SGT_ABI_VERSION 2u
+// Version 2 added the fp8 types, options.cancelled, and what stands behind unique_id_at in the table; version
+// 3 allreduce_wait.
+#define SGT_ABI_VERSION 3u
 
 typedef struct sgt_world sgt_world;
 typedef struct sgt_op sgt_op;
@@ -153,6 +154,9 @@ typedef struct {
   // out[i] = in[i] * *scalar, rounded to the type as a product of two ranks is. In place or apart. Any
   // thread.
   sgt_status (*scale)(void* out, const void* in, const void* scalar, size_t count, sgt_type);
+  // allreduce, op_wait and op_release in one: what a short one costs counts.
+  sgt_status (*allreduce_wait)(sgt_world*, const void* send, void* recv, size_t count, sgt_type,
+                               sgt_reduction, sgt_error*);
 } sgt_table;
 
 // The only exported symbol. NULL when this build does not speak `abi_version`.

@@ -84,7 +84,7 @@ void World::work_until(Condition reached) {
   while (!reached() && !broken() && !deadline.passed()) {
     if (slice())
       backoff.reset();
-    else if (!backoff.pause() && fabric_->arm())
+    else if (!backoff.pause() && may_sleep())
       sleep();
     listen();
   }
@@ -162,18 +162,29 @@ sgt_status World::wait(Operation& operation, Failure* failure) {
       backoff.reset();
     else if (!backoff.pause()) {
       std::unique_lock lock(mutex_);
-      if (broken() || !fabric_->arm()) continue;
+      if (broken() || !may_sleep()) continue;
       lock.unlock();
       sleep();
     }
   }
 }
 
-// The worker is armed, or nobody waits for its events.
+// True: whatever comes now makes one of the descriptors readable that sleep() waits for.
+bool World::may_sleep() {
+  if (!fabric_->arm()) return false;
+  if (mailbox_ == nullptr || mailbox_->doze()) return true;
+  mailbox_->rouse();
+  return false;
+}
+
 void World::sleep() {
-  pollfd fds[] = {{fabric_->event_fd(), POLLIN, 0}, {wake_.get(), POLLIN, 0}, {control_.fd(), POLLIN, 0}};
-  poll(fds, 3, kLongestSleepMs);
+  pollfd fds[] = {{fabric_->event_fd(), POLLIN, 0},
+                  {wake_.get(), POLLIN, 0},
+                  {control_.fd(), POLLIN, 0},
+                  {mailbox_ != nullptr ? mailbox_->fd() : -1, POLLIN, 0}};
+  poll(fds, 4, kLongestSleepMs);
   if (fds[1].revents != 0) drain_event(wake_);
+  if (mailbox_ != nullptr) mailbox_->rouse();
 }
 
 // An operation that is released unfinished is finished first: its peers count on it.

@@ -19,6 +19,8 @@
 #include "collectives/ucx/control.h"
 #include "collectives/ucx/door.h"
 #include "collectives/ucx/fabric.h"
+#include "collectives/ucx/letters.h"
+#include "collectives/ucx/mailbox.h"
 #include "collectives/ucx/operation.h"
 #include "collectives/ucx/peer_memory.h"
 
@@ -47,6 +49,9 @@ class World {
   const IdLayout& door_of(int rank) const { return doors_[static_cast<size_t>(rank)]; }
 
   Operation* allreduce(const void* send, void* recv, size_t count, sgt_type type, sgt_reduction reduction);
+  // The same, done when it returns. A short one with nothing else under way needs no operation.
+  sgt_status allreduce_wait(const void* send, void* recv, size_t count, sgt_type type,
+                            sgt_reduction reduction, Failure* failure);
   Operation* reduce_scatter(const void* send, void* recv, size_t count, sgt_type type,
                             sgt_reduction reduction);
   Operation* allgather(const void* send, void* recv, size_t count, sgt_type type);
@@ -79,9 +84,18 @@ class World {
   void open_fabric(const IdLayout& id, const Options& options);
   void introduce(const std::vector<std::string>& blobs, bool one_host);
   void warm_up();
+  void agree_on_shortcuts();
+  void finish(Operation* proof);  // throws what went wrong
   Operation* begin(const Operation::Plan& plan);
   // mutex_ is held.
   Operation* begin_with(Numbering numbering, const Operation::Plan& plan);
+  // mutex_ is held.
+  Ticket take_ticket() { return {mailbox_->take_ticket(), sequence_++}; }
+  bool mails(size_t bytes) const { return mailbox_ != nullptr && bytes > 0 && bytes <= Mailbox::kRoom; }
+  Operation* begin_letter(const Reducer& reducer, Ticket ticket, const void* send, void* recv, size_t count);
+  bool exchange_letters(const Reducer& reducer, Ticket ticket, const void* send, void* recv, size_t count);
+  bool letters_come();
+  bool may_sleep();
   void require_sound();
   bool broken() const { return status_.load(std::memory_order_acquire) != SGT_OK; }
   sgt_status status_of(const Operation& operation, Failure* failure);
@@ -116,6 +130,7 @@ class World {
   ScratchPool scratch_;
   FramePool frames_;
   PeerMemory memory_;
+  std::unique_ptr<Mailbox> mailbox_;  // NULL: the ranks share none
   Control control_;
   Door door_;
   std::vector<IdLayout> doors_;  // by rank

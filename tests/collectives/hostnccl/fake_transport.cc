@@ -126,6 +126,15 @@ void op_release(sgt_op* op) {
   delete op;
 }
 
+sgt_status allreduce_wait(sgt_world* w, const void* in, void* out, size_t n, sgt_type t, sgt_reduction r,
+                          sgt_error* e) {
+  sgt_op* op = nullptr;
+  if (const sgt_status status = allreduce(w, in, out, n, t, r, &op, e); status != SGT_OK) return status;
+  const sgt_status status = op_wait(op, e);
+  op_release(op);
+  return status;
+}
+
 const char* version() {
   return "fake";
 }
@@ -152,6 +161,7 @@ sgt_table make_table() {
   table.op_release = op_release;
   table.version = version;
   table.reduce = reduce;
+  table.allreduce_wait = allreduce_wait;
   table.send = send;
   table.recv = recv;
   return table;

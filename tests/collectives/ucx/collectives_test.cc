@@ -55,8 +55,8 @@ void check_allreduce(Rank& rank, size_t count, sgt_type type, sgt_reduction redu
   Buffer send = samples(rank.rank, 0, count, type, reduction);
   const Buffer before = send;
   Buffer recv(type, count);
-  const Outcome outcome =
-      rank.allreduce(send.data(), in_place ? send.data() : recv.data(), count, type, reduction);
+  const Outcome outcome = in_place ? rank.allreduce_wait(send.data(), send.data(), count, type, reduction)
+                                   : rank.allreduce(send.data(), recv.data(), count, type, reduction);
   ASSERT_EQ(outcome.status, SGT_OK) << outcome.error.message;
   ASSERT_TRUE(right(in_place ? send : recv, 0, rank.size, type, reduction)) << (in_place ? "in place" : "");
   ASSERT_TRUE(in_place || send.bytes() == before.bytes()) << "the send buffer changed";

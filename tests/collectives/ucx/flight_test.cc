@@ -146,7 +146,9 @@ TEST_P(Flight, TwoWorldsInOneProcessDoNotMixUp) {
 
 void expect_disagreement(Rank& rank, void* data, size_t count, sgt_type type, sgt_reduction reduction) {
   rank.barrier();  // nobody is still creating the world when the first one fails; it may cut this one short
-  const Outcome outcome = rank.allreduce(data, data, count, type, reduction);
+  // Ranks that wait in different ways are in one collective.
+  const Outcome outcome = rank.rank == 0 ? rank.allreduce_wait(data, data, count, type, reduction)
+                                         : rank.allreduce(data, data, count, type, reduction);
   EXPECT_EQ(outcome.status, SGT_SYSTEM);
   EXPECT_NE(std::string(outcome.error.message).find("do the ranks agree"), std::string::npos)
       << outcome.error.message;
@@ -184,10 +186,57 @@ TEST_P(Flight, AMismatchOfTypesOfLongVectorsIsAnError) {
   });
 }
 
+// The bytes of both are the same.
+TEST(FlightShm, AMismatchOfTypesOrReductionsOfShortVectorsIsAnError) {
+  for (const bool type_differs : {true, false})
+    run_ranks(2, {"shm", 20}, [type_differs](Rank& rank) {
+      float data[4] = {};
+      const bool other = rank.rank == 1;
+      expect_disagreement(rank, data, 4, type_differs && other ? SGT_INT32 : SGT_FLOAT32,
+                          !type_differs && other ? SGT_MAX : SGT_SUM);
+    });
+}
+
+// A short all-reduce that one rank starts behind a longer one, and others beside it: they still meet.
+TEST_P(Flight, AShortAllReduceAsOneCallMeetsOneThatIsUnderWayBesideOthers) {
+  run_ranks(3, setting(), [](Rank& rank) {
+    for (int round = 0; round < 50; ++round) {
+      std::vector<float> data(20000, 1.0f);
+      float value = static_cast<float>(rank.rank);
+      sgt_op* op = begin_sum(rank, data);
+      const Outcome outcome = round % 3 == rank.rank
+                                  ? rank.allreduce(&value, &value, 1, SGT_FLOAT32, SGT_SUM)
+                                  : rank.allreduce_wait(&value, &value, 1, SGT_FLOAT32, SGT_SUM);
+      ASSERT_EQ(outcome.status, SGT_OK) << outcome.error.message;
+      ASSERT_EQ(value, 3.0f);
+      sgt_error error{};
+      ASSERT_EQ(transport().op_wait(op, &error), SGT_OK) << error.message;
+      ASSERT_EQ(data.back(), 3.0f);
+      transport().op_release(op);
+    }
+  });
+}
+
+// It is far longer away than the others spin: they sleep, and it wakes them.
+TEST_P(Flight, ARankThatComesLateWakesThoseThatSleep) {
+  run_ranks(3, setting(), [](Rank& rank) {
+    for (int round = 0; round < 6; ++round) {
+      if (rank.rank == round % 3) std::this_thread::sleep_for(std::chrono::milliseconds(30));
+      float value = 1;
+      const Outcome outcome = rank.allreduce_wait(&value, &value, 1, SGT_FLOAT32, SGT_SUM);
+      ASSERT_EQ(outcome.status, SGT_OK) << outcome.error.message;
+      ASSERT_EQ(value, 3.0f);
+    }
+  });
+}
+
 TEST_P(Flight, ArgumentsAreRefusedAndTheWorldIsUnharmed) {
   run_ranks(2, setting(), [](Rank& rank) {
     float value = 1;
     EXPECT_EQ(rank.allreduce(&value, &value, 1, static_cast<sgt_type>(12), SGT_SUM).status, SGT_INVALID);
+    EXPECT_EQ(rank.allreduce_wait(&value, nullptr, 1, SGT_FLOAT32, SGT_SUM).status, SGT_INVALID);
+    EXPECT_EQ(transport().allreduce_wait(nullptr, &value, &value, 1, SGT_FLOAT32, SGT_SUM, nullptr),
+              SGT_INVALID);
     EXPECT_EQ(rank.allreduce(&value, &value, 1, SGT_FLOAT32, static_cast<sgt_reduction>(5)).status,
               SGT_INVALID);
     EXPECT_EQ(rank.allreduce(nullptr, &value, 1, SGT_FLOAT32, SGT_SUM).status, SGT_INVALID);

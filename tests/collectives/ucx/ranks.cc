@@ -38,6 +38,13 @@ Outcome Rank::allreduce(const void* send, void* recv, size_t count, sgt_type typ
   return finish(status, op, error);
 }
 
+Outcome Rank::allreduce_wait(const void* send, void* recv, size_t count, sgt_type type,
+                             sgt_reduction reduction) {
+  Outcome outcome;
+  outcome.status = transport().allreduce_wait(world, send, recv, count, type, reduction, &outcome.error);
+  return outcome;
+}
+
 Outcome Rank::reduce_scatter(const void* send, void* recv, size_t count, sgt_type type,
                              sgt_reduction reduction) {
   sgt_op* op = nullptr;

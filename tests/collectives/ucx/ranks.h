@@ -42,6 +42,7 @@ struct Rank {
 
   // Each starts the operation, waits for it and releases it.
   Outcome allreduce(const void* send, void* recv, size_t count, sgt_type type, sgt_reduction reduction);
+  Outcome allreduce_wait(const void* send, void* recv, size_t count, sgt_type type, sgt_reduction reduction);
   Outcome reduce_scatter(const void* send, void* recv, size_t count, sgt_type type, sgt_reduction reduction);
   Outcome allgather(const void* send, void* recv, size_t count, sgt_type type);
   Outcome broadcast(const void* send, void* recv, size_t count, sgt_type type, int root);
