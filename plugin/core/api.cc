@@ -159,7 +159,8 @@ stepgate_status declare_range(stepgate_gate* gate, const stepgate_range* range, 
     if (!take_struct(range, &full)) return bad_size("stepgate_declare_range", range->size, sizeof full);
     RangeSpec spec;
     std::string error;
-    if (!range_spec(full, &spec, &error)) return fail(STEPGATE_INVALID, "stepgate_declare_range: " + error);
+    if (!range_spec(full, g.scaler_params(), &spec, &error))
+      return fail(STEPGATE_INVALID, "stepgate_declare_range: " + error);
     error = process->shared_unscale(g, spec);
     if (!error.empty()) return fail(STEPGATE_INVALID, "stepgate_declare_range: " + error);
     return g.declare_range(std::move(spec), id);

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <utility>
 
+#include "collectives/core/compute_type.h"
 #include "plugin/core/last_error.h"
 
 namespace stepgate::gate {
@@ -12,8 +13,7 @@ Gate::Gate(GateOptions options, device::Device& device, const ShimServices& serv
       device_(device),
       services_(services),
       log_(options_.configuration.log, options_.rank),
-      observations_(device, counters_,
-                    options_.params.rule == ScalerRule::kNone ? -1 : static_cast<int>(ElementType::kFp16)) {
+      observations_(device, counters_, scales_loss(options_.params)) {
   published_params_ = options_.params;
   hits_.reserve(64);
   pending_.reserve(64);

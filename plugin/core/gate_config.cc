@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "collectives/core/compute_type.h"
 #include "collectives/core/decimal.h"
 #include "plugin/core/label_text.h"
 
@@ -158,12 +159,13 @@ bool gate_options(const stepgate_gate_config* config, const Configuration& c, Ga
   return true;
 }
 
-bool range_spec(const stepgate_range& r, RangeSpec* out, std::string* error) {
+bool range_spec(const stepgate_range& r, const ScalerParams& params, RangeSpec* out, std::string* error) {
   if (!check_range(r, error)) return false;
   RangeSpec spec;
   spec.name = r.name;
   spec.type = static_cast<ElementType>(r.type);
-  spec.compute = r.compute_type == -1 ? ElementType::kFp16 : static_cast<ElementType>(r.compute_type);
+  spec.compute = r.compute_type == -1 ? default_compute_type(spec.type, scales_loss(params))
+                                      : static_cast<ElementType>(r.compute_type);
   spec.result = r.role == STEPGATE_ROLE_RESULT;
   spec.is_final = (r.flags & STEPGATE_RANGE_NOT_FINAL) == 0;
   spec.counted = (r.flags & STEPGATE_RANGE_NOT_COUNTED) == 0;

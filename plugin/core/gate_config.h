@@ -20,7 +20,7 @@ bool gate_options(const stepgate_gate_config* config, const Configuration& confi
 // Whether there is such a rank; *error names the value and what is allowed.
 bool check_place(int world, int rank, std::string* error);
 
-// scaled: a loss scaler runs, so the default compute type is fp16.
-bool range_spec(const stepgate_range& range, RangeSpec* out, std::string* error);
+// params: of the gate's scaler, which decide the default compute type.
+bool range_spec(const stepgate_range& range, const ScalerParams& params, RangeSpec* out, std::string* error);
 
 }  // namespace stepgate::gate

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "collectives/core/compute_type.h"
 #include "collectives/core/decimal.h"
 #include "plugin/core/gate.h"
 #include "plugin/core/last_error.h"
@@ -118,6 +119,7 @@ stepgate_status Gate::state_load(const void* blob, std::size_t bytes) {
   step_ = s.step;
   any_begun_ = false;
   options_.params = s.params;
+  observations_.judge(scales_loss(s.params));
   mirror_locked(control_);
   poked_locked();
   const std::lock_guard records(records_mutex_);

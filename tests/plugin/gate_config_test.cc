@@ -155,7 +155,7 @@ TEST(RangeConfig, DefaultsAndNames) {
   const RangeCase c;
   RangeSpec s;
   std::string error;
-  ASSERT_TRUE(range_spec(c.range, &s, &error)) << error;
+  ASSERT_TRUE(range_spec(c.range, default_params(ScalerRule::kTorch), &s, &error)) << error;
   EXPECT_EQ(s.name, "bucket");
   EXPECT_EQ(s.parameters, (std::vector<std::string>{"w", "bucket[1]"}));
   EXPECT_EQ(s.type, ElementType::kFp32);
@@ -164,6 +164,23 @@ TEST(RangeConfig, DefaultsAndNames) {
   EXPECT_EQ(s.factor, 1);
   ASSERT_EQ(s.segments.size(), 2u);
   EXPECT_EQ(s.segments[1].data, c.memory + 4);
+}
+
+TEST(RangeConfig, WithoutALossScaleTheStoredTypeJudges) {
+  ScalerParams off = default_params(ScalerRule::kStatic);
+  off.initial_scale = 1;
+  ScalerParams fixed = default_params(ScalerRule::kStatic);
+  fixed.initial_scale = 128;
+  RangeCase c;
+  c.range.type = STEPGATE_BF16;
+  RangeSpec s;
+  std::string error;
+  for (const ScalerParams& p : {default_params(ScalerRule::kNone), off}) {
+    ASSERT_TRUE(range_spec(c.range, p, &s, &error)) << error;
+    EXPECT_EQ(s.compute, ElementType::kBf16) << scaler_rule_name(p.rule);
+  }
+  ASSERT_TRUE(range_spec(c.range, fixed, &s, &error)) << error;
+  EXPECT_EQ(s.compute, ElementType::kFp16);
 }
 
 TEST(RangeConfig, EveryFieldIsTakenOver) {
@@ -176,7 +193,7 @@ TEST(RangeConfig, EveryFieldIsTakenOver) {
   c.range.factor = 0.25;
   RangeSpec s;
   std::string error;
-  ASSERT_TRUE(range_spec(c.range, &s, &error)) << error;
+  ASSERT_TRUE(range_spec(c.range, default_params(ScalerRule::kTorch), &s, &error)) << error;
   EXPECT_EQ(s.type, ElementType::kFp64);
   EXPECT_EQ(s.compute, ElementType::kBf16);
   EXPECT_FALSE(s.result || s.is_final || s.counted);
@@ -216,7 +233,7 @@ TEST(RangeConfig, BadValuesNameRangeAndField) {
     RangeSpec s;
     s.name = "untouched";
     std::string error;
-    EXPECT_FALSE(range_spec(c.range, &s, &error)) << one.words;
+    EXPECT_FALSE(range_spec(c.range, default_params(ScalerRule::kTorch), &s, &error)) << one.words;
     EXPECT_NE(error.find(one.words), std::string::npos) << one.words << ": " << error;
     EXPECT_EQ(s.name, "untouched");
   }

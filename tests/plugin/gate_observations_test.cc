@@ -2,6 +2,7 @@
 #include <cmath>
 #include <thread>
 
+#include "tests/collectives/device/scan_oracle.h"
 #include "tests/plugin/fake_world.h"
 
 namespace stepgate::test {
@@ -41,10 +42,67 @@ TEST(GateObservations, StatisticsOfEachNameAndPhase) {
   EXPECT_EQ(all[1].stats.sum_squares, 8);
 }
 
-TEST(GateObservations, WithoutAScalerTheStoredTypeJudges) {
-  World world({.ranks = 1, .params = default_params(ScalerRule::kNone)});
-  ASSERT_EQ(show(world.rank(0).gate(), "w", {1e-6f, 1}), STEPGATE_OK);
-  EXPECT_EQ(seen(world.rank(0).gate())[0].stats.subnormals, 0u);
+// The figures of one look at bytes of this type.
+GradStats look_at(gate::Gate& g, stepgate_type type, const std::vector<std::uint64_t>& elements) {
+  const std::vector<unsigned char> bytes = pack(static_cast<ElementType>(type), elements);
+  EXPECT_EQ(
+      g.observations().observe("x", bytes.data(), elements.size(), type, STEPGATE_PHASE_FORWARD, nullptr),
+      STEPGATE_OK)
+      << gate::last_error();
+  return seen(g).at(0).stats;
+}
+
+ScalerParams static_scale(double scale) {
+  ScalerParams p = default_params(ScalerRule::kStatic);
+  p.initial_scale = scale;
+  return p;
+}
+
+TEST(GateObservations, WithoutALossScaleTheStoredTypeJudges) {
+  constexpr std::uint64_t kSmall = 0x3586, kLarge = 0x4789;  // bf16: 1e-6, 7e4; two bytes more are fp32's
+  for (const ScalerParams& p : {default_params(ScalerRule::kNone), static_scale(1)}) {
+    World world({.ranks = 1, .params = p});
+    for (const auto type : {STEPGATE_FP32, STEPGATE_BF16}) {
+      const unsigned shift = type == STEPGATE_FP32 ? 16 : 0;
+      const GradStats s = look_at(world.rank(0).gate(), type, {kSmall << shift, kLarge << shift});
+      EXPECT_EQ(s.subnormals + s.overranges, 0u) << "type " << type << ", " << scaler_rule_name(p.rule);
+    }
+  }
+  World world({.ranks = 1, .params = static_scale(128)});
+  const GradStats s = look_at(world.rank(0).gate(), STEPGATE_BF16, {kSmall, kLarge});
+  EXPECT_EQ(s.subnormals, 1u) << "by fp16";
+  EXPECT_EQ(s.overranges, 1u);
+}
+
+TEST(GateObservations, ALoadedStatesRuleJudges) {
+  World from({.ranks = 1, .params = default_params(ScalerRule::kNone)}), to({.ranks = 1});
+  std::vector<unsigned char> blob(4096);
+  std::size_t bytes = blob.size();
+  ASSERT_EQ(from.rank(0).gate().state_save(blob.data(), &bytes), STEPGATE_OK) << gate::last_error();
+  EXPECT_EQ(look_at(to.rank(0).gate(), STEPGATE_BF16, {0x3586}).subnormals, 1u);
+  ASSERT_EQ(to.rank(0).gate().state_load(blob.data(), bytes), STEPGATE_OK) << gate::last_error();
+  EXPECT_EQ(look_at(to.rank(0).gate(), STEPGATE_BF16, {0x3586}).subnormals, 0u);
+}
+
+// fp8 is narrower than any type that a backward pass runs in: it is judged by itself, whatever the rule.
+TEST(GateObservations, Fp8) {
+  World world({.ranks = 1});
+  gate::Gate& g = world.rank(0).gate();
+  GradStats s = look_at(g, STEPGATE_FP8_E4M3, {0x00, 0x80, 0x01, 0x07, 0x08, 0x38, 0x7e, 0x7f, 0xff});
+  EXPECT_EQ(s.elements, 9u);
+  EXPECT_EQ(s.zeros, 2u);
+  EXPECT_EQ(s.subnormals, 2u) << "below 2^-6";
+  EXPECT_EQ(s.overranges, 0u);
+  EXPECT_EQ(s.inf, 0u) << "the type has none";
+  EXPECT_EQ(s.nan, 2u);
+  EXPECT_EQ(s.abs_max, 448);
+  s = look_at(g, STEPGATE_FP8_E5M2, {0x00, 0x01, 0x83, 0x04, 0x3c, 0xbc, 0x7c, 0xfc, 0x7d, 0x40});
+  EXPECT_EQ(s.zeros, 1u);
+  EXPECT_EQ(s.subnormals, 2u) << "below 2^-14";
+  EXPECT_EQ(s.inf, 2u);
+  EXPECT_EQ(s.nan, 1u);
+  EXPECT_EQ(s.abs_max, 2);
+  EXPECT_NEAR(s.sum_squares, 6, 1e-6);
 }
 
 TEST(GateObservations, CountsGoOnAndFiguresAreTheNewest) {

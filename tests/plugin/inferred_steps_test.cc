@@ -120,6 +120,15 @@ TEST(GradientRule, WhatACallMustShow) {
   op = reduction(0);
   op.type = ncclInt32;
   EXPECT_FALSE(looks_like_gradient(op, rule));
+  for (const ncclDataType_t floating :
+       {ncclFloat16, ncclBfloat16, ncclFloat64, ncclFloat8e4m3, ncclFloat8e5m2}) {
+    op.type = floating;
+    EXPECT_TRUE(looks_like_gradient(op, rule)) << floating;
+  }
+  for (const ncclDataType_t whole : {ncclInt8, ncclUint8, ncclUint32, ncclInt64, ncclUint64}) {
+    op.type = whole;
+    EXPECT_FALSE(looks_like_gradient(op, rule)) << whole;
+  }
   op = reduction(0);
   op.recv = nullptr;
   EXPECT_FALSE(looks_like_gradient(op, rule)) << "elsewhere than on the root of a reduce";

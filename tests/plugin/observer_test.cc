@@ -8,6 +8,8 @@
 #include <future>
 #include <thread>
 
+#include "plugin/core/nccl_types.h"
+#include "tests/collectives/device/scan_oracle.h"
 #include "tests/plugin/faulty_device.h"
 
 namespace stepgate::test {
@@ -167,6 +169,57 @@ TEST_F(ObserverTest, TheJobsOwnScaleIsReadWhenAStepBegins) {
   reduce(a_);
   steps();
   EXPECT_EQ(ranges().at(0).scale, 0);
+}
+
+// A small and a large element of a type, and whether they count as subnormal and overrange.
+struct Judged {
+  ncclDataType_t type;
+  std::uint64_t small, large;
+  bool scaled_small, scaled_large;
+  bool stored_small;
+};
+
+// Without a loss scale nothing says that the job computes in fp16: a bf16 job's 1e-6 is no underflow.
+TEST_F(ObserverTest, ALossScaleMakesFp16TheComputeType) {
+  const Judged cases[] = {
+      {ncclFloat32, 0x35860000, 0x47890000, true, true, false},  // 1e-6, 7e4
+      {ncclBfloat16, 0x3586, 0x4789, true, true, false},
+      {ncclFloat64, 0x3eb0c6f7a0b5ed8d, 0x40f1170000000000, true, true, false},
+      {ncclFloat16, 0x0001, 0x7bff, true, false, true},
+      {ncclFloat8e4m3, 0x01, 0x7e, true, false, true},
+      {ncclFloat8e5m2, 0x01, 0x7b, true, false, true},
+  };
+  const float scale = 1024;
+  for (const Judged& c : cases) {
+    ElementType stored;
+    ASSERT_TRUE(gate::element_type_of(c.type, &stored));
+    std::vector<std::uint64_t> elements(kElements, 0);
+    elements[3] = c.small;
+    elements[kElements - 1] = c.large;
+    std::vector<unsigned char> bytes = pack(stored, elements);
+    Observer o(options_, device_);
+    Reduction op = reduction(a_);
+    op.type = c.type;
+    op.send = op.recv = bytes.data();
+    const auto judged = [&] {
+      std::vector<StepRecord> records(8);
+      std::uint64_t lost = 0;
+      EXPECT_TRUE(o.after(op, stepgate::Outcome::kLaunched));  // ends the step before
+      EXPECT_GT(o.read_steps(0, records.data(), records.size(), &lost), 0u);
+      std::vector<RangeRecord> all;
+      o.read_ranges(&all);
+      return all.at(0).stats;
+    };
+    EXPECT_TRUE(o.after(op, stepgate::Outcome::kLaunched));
+    o.external_scale(&scale);
+    const GradStats plain = judged();
+    EXPECT_EQ(plain.elements, kElements) << c.type;
+    EXPECT_EQ(plain.subnormals, c.stored_small ? 1u : 0u) << c.type;
+    EXPECT_EQ(plain.overranges, 0u) << c.type;
+    const GradStats scaled = judged();
+    EXPECT_EQ(scaled.subnormals, c.scaled_small ? 1u : 0u) << c.type;
+    EXPECT_EQ(scaled.overranges, c.scaled_large ? 1u : 0u) << c.type;
+  }
 }
 
 // One process with a thread per GPU: the launch waits for a collective that the other thread comes to later.

@@ -1,5 +1,6 @@
 #include "plugin/core/observe/observations.h"
 
+#include "collectives/core/compute_type.h"
 #include "plugin/core/label_text.h"
 #include "plugin/core/last_error.h"
 #include "plugin/core/memory_reach.h"
@@ -100,7 +101,7 @@ stepgate_status Observations::observe(const char* name, const void* data, std::u
   const std::lock_guard lock(mutex_);
   Entry* const e = entry_locked(kFunction, {name, static_cast<ObservedPhase>(phase)}, state, &why);
   if (e == nullptr) return why;
-  const ElementType compute = compute_ < 0 ? stored : static_cast<ElementType>(compute_);
+  const ElementType compute = default_compute_type(stored, loss_scaled_.load(std::memory_order_relaxed));
   Code code = e->watch->begin(s);
   if (code == Code::kOk) code = e->watch->scan(s, {data, count, stored, compute});
   return ended_locked(kFunction, *e, code, s, state);

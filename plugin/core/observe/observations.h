@@ -8,6 +8,7 @@
 // name that is new in a capture may need memory, and is refused then.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <map>
@@ -27,9 +28,11 @@ inline constexpr std::size_t kMaxObservations = 1024;  // names and phases that 
 
 class Observations {
  public:
-  // compute: whose range small and large elements are judged by; -1 the stored type's own.
-  Observations(device::Device& device, GateCounters& counters, int compute)
-      : device_(device), counters_(counters), compute_(compute), pool_(device) {}
+  Observations(device::Device& device, GateCounters& counters, bool loss_scaled)
+      : device_(device), counters_(counters), loss_scaled_(loss_scaled), pool_(device) {}
+
+  // Whether small and large elements are judged as those of a job that scales its loss.
+  void judge(bool loss_scaled) { loss_scaled_.store(loss_scaled, std::memory_order_relaxed); }
 
   stepgate_status observe(const char* name, const void* data, std::uint64_t count, int type, int phase,
                           device::Stream s);
@@ -58,7 +61,7 @@ class Observations {
 
   device::Device& device_;
   GateCounters& counters_;
-  const int compute_;
+  std::atomic<bool> loss_scaled_;
   mutable std::mutex mutex_;
   WatchPool pool_;
   std::deque<Entry> entries_;  // addresses stay

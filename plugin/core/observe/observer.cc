@@ -5,6 +5,7 @@
 #include <chrono>
 #include <utility>
 
+#include "collectives/core/compute_type.h"
 #include "plugin/core/nccl_types.h"
 
 namespace stepgate::gate {
@@ -145,6 +146,7 @@ void Observer::begin_step_locked(device::Stream s) {
   }
   Step step;
   step.number = steps_.step();
+  step.scaled = external_ != nullptr;
   take_scale_locked(step, s);
   in_flight_.push_back(std::move(step));
 }
@@ -181,6 +183,7 @@ bool Observer::scan_locked(const Reduction& op, std::uint32_t id, ScanPhase phas
   look.count = op.count;
   if (local && op.kind == OpKind::kReduceScatter) look.count *= static_cast<std::uint64_t>(op.world);
   element_type_of(op.type, &look.stored);
+  look.compute = default_compute_type(look.stored, !in_flight_.empty() && in_flight_.back().scaled);
   look.phase = phase;
   const auto start = Clock::now();
   const Code code = ranges_[id].watch->scan(op.stream, look);

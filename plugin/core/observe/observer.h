@@ -88,6 +88,7 @@ class Observer final : public metrics::RecordSource {
     double timestamp = 0;  // of its end
     float scale = 0;       // the job's own; 0 none
     bool scale_on_device = false;
+    bool scaled = false;  // the job has told a loss scale
     bool ended = false;
     bool lost = false;  // figures of it could not be had, or were overwritten before they were read
   };

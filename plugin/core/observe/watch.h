@@ -28,8 +28,8 @@ struct Look {
   const void* data = nullptr;
   std::uint64_t count = 0;
   ElementType stored = ElementType::kFp32;
-  ElementType compute = ElementType::kFp16;
-  ScanPhase phase = ScanPhase::kReduced;  // which half of the slot
+  ElementType compute = ElementType::kFp32;  // whose range small and large elements are judged by
+  ScanPhase phase = ScanPhase::kReduced;     // which half of the slot
 };
 
 class Watch {
