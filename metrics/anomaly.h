@@ -21,11 +21,13 @@ enum class AnomalyKind : std::size_t {
   kDivergence = 5,
   kSilentRank = 6,  // of the plane, on rank 0
   kStagnation = 7,
+  kNormSpike = 8,
+  kScaleThrash = 9,
 };
-inline constexpr std::size_t kAnomalyKinds = 8;
+inline constexpr std::size_t kAnomalyKinds = 10;
 inline constexpr std::array<const char*, kAnomalyKinds> kAnomalyKindNames = {
-    "overflow",          "nan",        "underflow",   "scale_floor",
-    "consecutive_skips", "divergence", "silent_rank", "stagnation"};
+    "overflow",   "nan",         "underflow",  "scale_floor", "consecutive_skips",
+    "divergence", "silent_rank", "stagnation", "norm_spike",  "scale_thrash"};
 
 inline constexpr std::uint32_t kNoRange = 0xffffffffu;
 
@@ -52,6 +54,16 @@ struct AnomalyThresholds {
   double stagnation_share = 0.5;
   // consecutive_skips: more than so many skips in a row.
   std::uint32_t skips_in_row = 10;
+  // norm_spike: the norm lies above so many times the median ...
+  double spike_factor = 5;
+  // ... of this many norms before it ...
+  std::uint32_t spike_window = 100;
+  // ... of which there must have been so many (or a whole window, where that is less).
+  std::uint32_t spike_history = 16;
+  // scale_thrash: so many growths of the scale in a row are lost at once ...
+  std::uint32_t thrash_growths = 5;
+  // ... which is within this share of the interval that a growth takes.
+  double thrash_share = 0.1;
 };
 
 }  // namespace stepgate::metrics

@@ -1,6 +1,7 @@
 #include "metrics/detectors.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace stepgate::metrics {
 
@@ -88,12 +89,64 @@ void UnderflowDetector::judge(const RangeRecord& r, std::vector<Anomaly>& out) {
   ++h.seen;
 }
 
+void NormSpikeDetector::observe(const StepRecord& r, std::vector<Anomaly>& out) {
+  const double norm = r.decision.norm;
+  if (r.decision.skip != 0 || r.decision.released != 0 || !std::isfinite(norm)) return;
+  History& h = history_[r.set];
+  const bool high = is_high(h, norm);
+  if (high && !h.high) out.push_back({AnomalyKind::kNormSpike, r.step, kOffenderUnknown, kNoRange, norm});
+  h.high = high;
+  remember(h, norm);
+}
+
+bool NormSpikeDetector::is_high(const History& h, double norm) const {
+  if (h.sorted.size() < std::min(t_.spike_history, t_.spike_window)) return false;
+  const double median = h.sorted[h.sorted.size() / 2];
+  // Where most norms are zero there was no gradient, and its first one is no spike.
+  return median > 0 && norm > t_.spike_factor * median;
+}
+
+void NormSpikeDetector::remember(History& h, double norm) const {
+  if (h.norms.size() >= t_.spike_window) {
+    h.sorted.erase(std::lower_bound(h.sorted.begin(), h.sorted.end(), h.norms.front()));
+    h.norms.pop_front();
+  }
+  h.norms.push_back(norm);
+  h.sorted.insert(std::upper_bound(h.sorted.begin(), h.sorted.end(), norm), norm);
+}
+
+ScaleThrashDetector::ScaleThrashDetector(const AnomalyThresholds& t, const ScalerParams& params)
+    : t_(t),
+      at_once_(std::max<std::uint64_t>(
+          static_cast<std::uint64_t>(t.thrash_share * static_cast<double>(params.interval)),
+          params.hysteresis)) {}
+
+void ScaleThrashDetector::observe(const StepRecord& r, std::vector<Anomaly>& out) {
+  const double before = r.decision.scale;
+  const double after = r.scaler.scale;
+  if (before == after || r.step <= changed_step_) return;
+  changed_step_ = r.step;
+  if (after > before) {
+    if (growth_step_ != 0) lost_in_row_ = 0;  // the one before it held
+    growth_step_ = r.step;
+    return;
+  }
+  if (growth_step_ == 0) return;  // further down
+  lost_in_row_ = r.step - growth_step_ <= at_once_ ? lost_in_row_ + 1 : 0;
+  growth_step_ = 0;
+  if (lost_in_row_ != t_.thrash_growths) return;
+  out.push_back(
+      {AnomalyKind::kScaleThrash, r.step, r.decision.offender, kNoRange, static_cast<double>(lost_in_row_)});
+}
+
 void Detectors::observe(const StepRecord& record, std::vector<Anomaly>& out) {
   nan_.observe(record, out);
   overflow_.observe(record, out);
   floor_.observe(record, out);
   skips_.observe(record, out);
   divergence_.observe(record, out);
+  spike_.observe(record, out);
+  thrash_.observe(record, out);
 }
 
 void Detectors::observe(std::span<const RangeRecord> fresh, std::vector<Anomaly>& out) {

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <span>
 #include <unordered_map>
 #include <vector>
@@ -87,11 +88,48 @@ class UnderflowDetector {
   std::unordered_map<std::uint64_t, History> history_;  // by range and phase
 };
 
+// norm_spike: the gradient norm of a step lies above k times the median of those before it (value: the
+// norm). Per decision set; a step without a norm (skipped, released, not finite) is passed over. Norms of a
+// spike are history like others: what stays high becomes the median.
+class NormSpikeDetector {
+ public:
+  explicit NormSpikeDetector(const AnomalyThresholds& t) : t_(t) {}
+  void observe(const StepRecord& record, std::vector<Anomaly>& out);
+
+ private:
+  struct History {
+    std::deque<double> norms;    // the newest window, in order of time
+    std::vector<double> sorted;  // the same ones
+    bool high = false;           // reported; until it comes down
+  };
+  bool is_high(const History& h, double norm) const;
+  void remember(History& h, double norm) const;
+
+  AnomalyThresholds t_;
+  std::unordered_map<std::uint32_t, History> history_;  // by set
+};
+
+// scale_thrash: one growth of the scale after the other is lost at once, that is, the scale backs off before
+// a tenth of the growth interval is over, or within the overflows that the rule forgives (value: the growths
+// lost in a row). Changes by the scaler alone count: what the job sets between two steps is no growth.
+class ScaleThrashDetector {
+ public:
+  ScaleThrashDetector(const AnomalyThresholds& t, const ScalerParams& params);
+  void observe(const StepRecord& record, std::vector<Anomaly>& out);
+
+ private:
+  AnomalyThresholds t_;
+  std::uint64_t at_once_;           // steps
+  std::uint64_t changed_step_ = 0;  // of the newest change; several sets tell of it
+  std::uint64_t growth_step_ = 0;   // of the growth that may yet be lost; 0 none
+  std::uint32_t lost_in_row_ = 0;
+};
+
 // All of them, for one source.
 class Detectors {
  public:
   Detectors(const AnomalyThresholds& t, const ScalerParams& params)
-      : floor_(t, params), skips_(t), underflow_(t) {}
+      : floor_(t, params), skips_(t), underflow_(t), spike_(t), thrash_(t, params) {}
   void observe(const StepRecord& record, std::vector<Anomaly>& out);
   void observe(std::span<const RangeRecord> fresh, std::vector<Anomaly>& out);
   std::uint64_t longest_skip_run() const { return skips_.longest(); }
@@ -103,6 +141,8 @@ class Detectors {
   ConsecutiveSkipsDetector skips_;
   DivergenceDetector divergence_;
   UnderflowDetector underflow_;
+  NormSpikeDetector spike_;
+  ScaleThrashDetector thrash_;
 };
 
 }  // namespace stepgate::metrics

@@ -73,6 +73,12 @@ constexpr ConfigEntry kTable[] = {
      "Anomaly underflow: the share of zeros and subnormals rises this far above its own average."},
     {"STEPGATE_ANOMALY_STAGNATION_SHARE", "number", "0.5", "> 0 and <= 1",
      "Anomaly stagnation: this share of the updates that stepgate_observe_update is shown is absorbed."},
+    {"STEPGATE_ANOMALY_SPIKE_FACTOR", "number", "5", "> 1",
+     "Anomaly norm_spike: the gradient norm lies above so many times the median of those before it."},
+    {"STEPGATE_ANOMALY_SPIKE_WINDOW", "integer", "100", "1 to 1024",
+     "Anomaly norm_spike: the norms that the median is of."},
+    {"STEPGATE_ANOMALY_THRASH_GROWTHS", "integer", "5", ">= 1",
+     "Anomaly scale_thrash: so many growths of the loss scale in a row are lost at once."},
     {"STEPGATE_ANOMALY_SILENT_SECONDS", "number", "60", "> 0, seconds",
      "Anomaly silent_rank, on rank 0 of a plane: a rank is not heard from, or not at the exchange that "
      "others "

@@ -260,6 +260,9 @@ void read_metrics(Reader& r, Configuration* c) {
   r.integer("STEPGATE_ANOMALY_FLOOR_WINDOW", 1, kMaxInteger, &c->anomaly_floor_window);
   r.number("STEPGATE_ANOMALY_UNDERFLOW_JUMP", 0, 1, true, &c->anomaly_underflow_jump);
   r.number("STEPGATE_ANOMALY_STAGNATION_SHARE", 0, 1, true, &c->anomaly_stagnation_share);
+  r.number("STEPGATE_ANOMALY_SPIKE_FACTOR", 1, kHuge, true, &c->anomaly_spike_factor);
+  r.integer("STEPGATE_ANOMALY_SPIKE_WINDOW", 1, 1024, &c->anomaly_spike_window);
+  r.integer("STEPGATE_ANOMALY_THRASH_GROWTHS", 1, kMaxInteger, &c->anomaly_thrash_growths);
   r.label("STEPGATE_JOB_NAME", &c->job_name);
   r.choice("STEPGATE_LOG", kLevels, &c->log);
 }

@@ -63,6 +63,9 @@ struct Configuration : JobIdentity {
   std::uint64_t anomaly_floor_window = 100;
   double anomaly_underflow_jump = 0.25;
   double anomaly_stagnation_share = 0.5;
+  double anomaly_spike_factor = 5;
+  std::uint64_t anomaly_spike_window = 100;
+  std::uint64_t anomaly_thrash_growths = 5;
   std::string job_name;
   bool plane = false;
   std::string rendezvous_host;  // "" none was given or known

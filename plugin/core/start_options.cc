@@ -23,6 +23,9 @@ metrics::PublisherOptions publisher_options(const Configuration& c, const std::s
   o.thresholds.floor_window = static_cast<std::uint32_t>(c.anomaly_floor_window);
   o.thresholds.underflow_jump = c.anomaly_underflow_jump;
   o.thresholds.stagnation_share = c.anomaly_stagnation_share;
+  o.thresholds.spike_factor = c.anomaly_spike_factor;
+  o.thresholds.spike_window = static_cast<std::uint32_t>(c.anomaly_spike_window);
+  o.thresholds.thrash_growths = static_cast<std::uint32_t>(c.anomaly_thrash_growths);
   return o;
 }
 

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <string>
 
 #include "tests/metrics/fake_source.h"
@@ -207,6 +208,140 @@ TEST(Underflow, AnEmptyRangeIsIgnored) {
   std::vector<Anomaly> out;
   for (std::uint64_t step = 1; step <= 20; ++step) {
     detector.observe(std::vector{range(step, 0, ScanPhase::kReduced, 0)}, out);
+  }
+  EXPECT_TRUE(out.empty());
+}
+
+// The steps at which norms, one per step, are found to be spikes. Below zero: a skipped step.
+std::vector<std::uint64_t> spikes(const std::vector<double>& norms, AnomalyThresholds t = {}) {
+  NormSpikeDetector detector{t};
+  std::vector<Anomaly> out;
+  std::uint64_t step = 0;
+  for (const double norm : norms) {
+    ++step;
+    detector.observe(norm < 0 ? skipped(step, Reason::kNorm) : applied(step, norm), out);
+  }
+  std::vector<std::uint64_t> found;
+  for (const Anomaly& a : out) {
+    EXPECT_EQ(a.kind, AnomalyKind::kNormSpike);
+    EXPECT_EQ(a.value, norms[a.step - 1]);
+    found.push_back(a.step);
+  }
+  return found;
+}
+
+std::vector<double> followed_by(std::vector<double> first, const std::vector<double>& next) {
+  first.insert(first.end(), next.begin(), next.end());
+  return first;
+}
+
+TEST(NormSpike, Table) {
+  using Steps = std::vector<std::uint64_t>;
+  std::vector<double> calm;  // 16 norms, median 2
+  for (int i = 0; i < 8; ++i) calm = followed_by(calm, {1.0, 2.0});
+  EXPECT_EQ(spikes(calm), Steps{});
+  EXPECT_EQ(spikes(followed_by(calm, {10.5})), Steps{17}) << "above five times the median";
+  EXPECT_EQ(spikes(followed_by(calm, {10.0})), Steps{}) << "at it";
+  EXPECT_EQ(spikes(followed_by({calm.begin() + 1, calm.end()}, {1000})), Steps{}) << "too short a history";
+  EXPECT_EQ(spikes(followed_by(calm, {11, 1000, 12})), Steps{17}) << "once while it lasts";
+  EXPECT_EQ(spikes(followed_by(calm, {11, 2, 11})), (Steps{17, 19})) << "again after it came down";
+  EXPECT_EQ(spikes(followed_by(calm, {11, -1, 11})), Steps{17}) << "a skipped step has no norm";
+  EXPECT_EQ(spikes(followed_by(calm, {NAN, INFINITY, 11})), Steps{19}) << "none of these is a norm";
+  EXPECT_EQ(spikes(followed_by(std::vector<double>(20, 0.0), {1, 1})), Steps{})
+      << "the first gradient at all";
+}
+
+TEST(NormSpike, TheMedianIsOfTheNewestNormsAndSpikesAreAmongThem) {
+  using Steps = std::vector<std::uint64_t>;
+  AnomalyThresholds t;
+  t.spike_window = 4;
+  t.spike_factor = 2;
+  EXPECT_EQ(spikes({1, 1, 1, 1, 2.5}, t), Steps{5}) << "a window that is shorter than the history is enough";
+  EXPECT_EQ(spikes({9, 9, 9, 9, 1, 1, 1, 1, 3}, t), Steps{9}) << "what has left the window is forgotten";
+  EXPECT_EQ(spikes({1, 1, 1, 1, 8, 8, 8, 8, 8, 1, 17}, t), (Steps{5, 11})) << "what stays becomes the median";
+}
+
+TEST(NormSpike, SetsHaveTheirOwnNorms) {
+  NormSpikeDetector detector{AnomalyThresholds{}};
+  std::vector<Anomaly> out;
+  for (std::uint64_t step = 1; step <= 20; ++step) {
+    StepRecord small = applied(step, 1);
+    StepRecord large = applied(step, 100);
+    large.set = 1;
+    detector.observe(small, out);
+    detector.observe(large, out);
+  }
+  EXPECT_TRUE(out.empty());
+}
+
+TEST(NormSpike, AReleasedStepWasNotJudged) {
+  NormSpikeDetector detector{AnomalyThresholds{}};
+  std::vector<Anomaly> out;
+  for (std::uint64_t step = 1; step <= 20; ++step) detector.observe(applied(step, 1), out);
+  StepRecord last = applied(21, 100);
+  last.decision.released = 1;
+  detector.observe(last, out);
+  EXPECT_TRUE(out.empty());
+}
+
+// A scaler's life as letters, a step each: '.' good, 'g' good and the scale grows, 'x' overflow and it backs
+// off, 'h' overflow that hysteresis forgives, '=' two sets tell of a growth. The answer: steps with a
+// finding.
+std::vector<std::uint64_t> thrashes(const std::string& pattern, AnomalyThresholds t = {},
+                                    std::uint64_t interval = 30, std::uint32_t hysteresis = 1) {
+  ScalerParams params = default_params(ScalerRule::kApex);
+  params.interval = interval;
+  params.hysteresis = hysteresis;
+  ScaleThrashDetector detector(t, params);
+  std::vector<Anomaly> out;
+  double scale = 1024;
+  std::uint64_t step = 0;
+  for (const char c : pattern) {
+    ++step;
+    StepRecord r = c == 'x' || c == 'h' ? skipped(step, Reason::kInf, 2, scale) : applied(step, 1, scale);
+    if (c == 'g' || c == '=') r.scaler.scale = 2 * scale;
+    if (c == 'h') r.scaler.scale = scale;
+    detector.observe(r, out);
+    if (c == '=') detector.observe(r, out);
+    scale = r.scaler.scale;
+  }
+  std::vector<std::uint64_t> found;
+  for (const Anomaly& a : out) {
+    EXPECT_EQ(a.kind, AnomalyKind::kScaleThrash);
+    EXPECT_EQ(a.rank, 2);
+    found.push_back(a.step);
+  }
+  return found;
+}
+
+TEST(ScaleThrash, Table) {
+  using Steps = std::vector<std::uint64_t>;
+  AnomalyThresholds two;
+  two.thrash_growths = 2;
+  EXPECT_EQ(thrashes("gxgxgxgx"), Steps{}) << "four by default";
+  EXPECT_EQ(thrashes("gxgxgxgxgx"), Steps{10}) << "and five";
+  EXPECT_EQ(thrashes("gx..gx..gx..gx", two), Steps{6}) << "once while it lasts";
+  EXPECT_EQ(thrashes("g..xg..x", two), Steps{8}) << "a tenth of the interval is at once";
+  EXPECT_EQ(thrashes("g...xg...x", two), Steps{}) << "more is not";
+  EXPECT_EQ(thrashes("gxg...xgx", two), Steps{}) << "one that held for a while begins anew";
+  EXPECT_EQ(thrashes("gxg..gxgx", two), Steps{9}) << "one that held until the next does as well";
+  EXPECT_EQ(thrashes("gx.....gxg...xgxgx", two), (Steps{9, 18})) << "again after it ended";
+  EXPECT_EQ(thrashes("xxxxgx..xx", two), Steps{}) << "going down alone is none";
+  EXPECT_EQ(thrashes("gxxgxx", two), Steps{5}) << "further down after a loss";
+  EXPECT_EQ(thrashes("=x=x", two), Steps{4}) << "sets of one step tell of one growth";
+  EXPECT_EQ(thrashes("gxgx", two, 1), Steps{4}) << "the shortest interval";
+  EXPECT_EQ(thrashes("g.xg.x", two, 1), Steps{}) << "at once is the very next step then";
+  EXPECT_EQ(thrashes("ghhxghhx", two, 10, 3), Steps{8}) << "overflows that were forgiven first";
+}
+
+TEST(ScaleThrash, WhatTheJobSetsBetweenTwoStepsIsNoGrowth) {
+  AnomalyThresholds two;
+  two.thrash_growths = 2;
+  ScaleThrashDetector detector(two, default_params(ScalerRule::kTorch));
+  std::vector<Anomaly> out;
+  for (std::uint64_t step = 1; step <= 20; ++step) {
+    // Set to 2048 before each step, which overflows.
+    detector.observe(skipped(step, Reason::kInf, kOffenderUnknown, 2048), out);
   }
   EXPECT_TRUE(out.empty());
 }

@@ -45,6 +45,9 @@ const Variables kEverySetting = {{"STEPGATE_MODE", "enforce"},
                                  {"STEPGATE_ANOMALY_FLOOR_WINDOW", "20"},
                                  {"STEPGATE_ANOMALY_UNDERFLOW_JUMP", "0.75"},
                                  {"STEPGATE_ANOMALY_STAGNATION_SHARE", "0.125"},
+                                 {"STEPGATE_ANOMALY_SPIKE_FACTOR", "3.5"},
+                                 {"STEPGATE_ANOMALY_SPIKE_WINDOW", "50"},
+                                 {"STEPGATE_ANOMALY_THRASH_GROWTHS", "2"},
                                  {"STEPGATE_ANOMALY_SILENT_SECONDS", "44"},
                                  {"STEPGATE_PLANE", "on"},
                                  {"STEPGATE_RENDEZVOUS", "node-1:8"},
@@ -115,6 +118,9 @@ TEST(ConfigurationValues, ThePagesArriveWhereTheyBelong) {
   EXPECT_EQ(c.anomaly_floor_window, 20u);
   EXPECT_EQ(c.anomaly_underflow_jump, 0.75);
   EXPECT_EQ(c.anomaly_stagnation_share, 0.125);
+  EXPECT_EQ(c.anomaly_spike_factor, 3.5);
+  EXPECT_EQ(c.anomaly_spike_window, 50u);
+  EXPECT_EQ(c.anomaly_thrash_growths, 2u);
   EXPECT_EQ(c.anomaly_silent_seconds, 44);
   EXPECT_TRUE(c.plane);
   EXPECT_EQ(c.rendezvous_host, "node-1");
@@ -164,6 +170,9 @@ TEST(ConfigurationValues, ThePageGetsThem) {
   EXPECT_EQ(o.thresholds.skips_in_row, 4u);
   EXPECT_EQ(o.thresholds.floor_window, 20u);
   EXPECT_EQ(o.thresholds.underflow_jump, 0.75);
+  EXPECT_EQ(o.thresholds.spike_factor, 3.5);
+  EXPECT_EQ(o.thresholds.spike_window, 50u);
+  EXPECT_EQ(o.thresholds.thrash_growths, 2u);
   EXPECT_EQ(o.thresholds.stagnation_share, 0.125);
 }
 

@@ -223,6 +223,33 @@ TEST_F(ObserverTest, ALossScaleMakesFp16TheComputeType) {
 }
 
 // One process with a thread per GPU: the launch waits for a collective that the other thread comes to later.
+TEST_F(ObserverTest, AStepHasANormUnscaledWhereTheScaleIsKnown) {
+  b_ = filled(0);
+  b_[0] = 4;
+  a_ = filled(0);
+  a_[0] = 3;
+  float scale = 2;
+  const auto step = [&] {
+    reduce(a_);
+    reduce(b_);
+  };
+  step();
+  observer().external_scale(&scale);
+  step();
+  scale = INFINITY;  // no scale
+  step();
+  b_[1] = INFINITY;
+  step();
+  observer().close();
+  const std::vector<StepRecord> records = steps();
+  ASSERT_EQ(records.size(), 4u);
+  EXPECT_EQ(records[0].decision.norm, 5);
+  EXPECT_EQ(records[1].decision.norm, 2.5);
+  EXPECT_EQ(records[2].decision.norm, 5);
+  EXPECT_TRUE(std::isnan(records[3].decision.norm)) << "it holds an inf";
+  EXPECT_EQ(records[1].scaler.scale, records[1].decision.scale) << "no scaler of ours moves";
+}
+
 TEST_F(ObserverTest, WhatConcernsAnotherDeviceWaitsForNoLaunch) {
   std::promise<void> launching, done;
   device_.reach(a_.data());

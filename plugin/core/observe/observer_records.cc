@@ -2,11 +2,22 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <limits>
 #include <utility>
 
 #include "plugin/core/observe/observer.h"
 
 namespace stepgate::gate {
+namespace {
+
+// Unscaled where the job tells its scale. A gradient with an inf or NaN has none.
+double norm_of(const GradStats& all, float scale) {
+  if ((all.inf | all.nan) != 0) return std::numeric_limits<double>::quiet_NaN();
+  const bool known = scale > 0 && std::isfinite(scale);
+  return std::sqrt(all.sum_squares) / (known ? double{scale} : 1.0);
+}
+
+}  // namespace
 
 metrics::Identity Observer::identity() const {
   return options_.identity;
@@ -66,7 +77,8 @@ void Observer::publish_locked(Step& step) {
   StepRecord record;
   record.step = step.number;
   record.rank = static_cast<std::uint32_t>(options_.identity.rank);
-  record.decision.skip = 0;  // nobody decides
+  record.decision.skip = 0;                        // nobody decides
+  record.scaler = initial_state(scaler_params());  // and nothing of ours scales
   record.decision.offender = kOffenderUnknown;
   record.timestamp_seconds = step.timestamp;
   record.scan_seconds = device_.immediate() ? step.seconds : 0;
@@ -83,6 +95,7 @@ void Observer::publish_locked(Step& step) {
     record.local_nan += look.seen.local.nan;
   }
   record.local_sum.sum_squares = squares.total();
+  record.decision.norm = norm_of(record.local_sum, step.scale);
   record.sum_elements = record.local_sum.elements;
   record.sum_inf = record.local_sum.inf;
   record.sum_nan = record.local_sum.nan;
