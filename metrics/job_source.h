@@ -1,8 +1,8 @@
 // JobSource: what rank 0 knows of the other ranks, as the metrics layer sees it: the second source of a
 // publisher beside the gates' records. Pure interface; the plane implements it, tests make it up.
 //
-// Thread: called from the publisher's thread alone; never waits for the network. A source outlives its
-// registration with a Publisher.
+// Thread: one at a time, the publisher's or one that removes it; never waits for the network. A source
+// outlives its registration with a Publisher.
 #pragma once
 
 #include <array>

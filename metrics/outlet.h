@@ -1,8 +1,8 @@
-// Outlet: where a process's page goes: the HTTP page, else the textfile, and the target file that
-// says where the page is. Nothing here throws out; what fails is said once through the log.
+// Outlet: where a process's page goes: the HTTP page, else the textfile of a folder. It reaches for files of
+// the page's security when it opens, and for none later (folder_outlet.h does that).
 //
-// Thread: construction in the publisher's constructor, url() from any thread, the rest under the
-// publisher's mutex. Ownership: the publisher. Fork: see HttpPage and TargetFile.
+// Thread: construction in the publisher's constructor, close() by whoever stops the publisher, the rest from
+// any thread between the two. Ownership: the publisher. Fork: see HttpPage.
 #pragma once
 
 #include <functional>
@@ -12,7 +12,6 @@
 
 #include "metrics/exposition.h"
 #include "metrics/http_page.h"
-#include "metrics/page_file.h"
 #include "metrics/record_source.h"
 #include "metrics/registry.h"
 
@@ -22,34 +21,24 @@ using Log = std::function<void(std::string_view)>;
 
 class Outlet {
  public:
-  Outlet(const ExpositionOptions& options, double textfile_seconds, std::shared_ptr<const Registry> registry,
-         Log log);
+  Outlet(const ExpositionOptions& options, const std::shared_ptr<const Registry>& registry, const Log& log);
 
   const std::string& url() const { return url_; }  // fixed by the constructor
-  // Who publishes, known with the first source; later calls change nothing.
-  void announce(const Identity& who);
-  // Writes the textfile where there is one and it is due, or `last`.
-  void write_textfile(double now, bool last);
+  const std::string& scheme() const { return scheme_; }
+  // What Prometheus is told to scrape; "" there is no page.
+  std::string target(const Identity& who) const;
+  // No page, but a folder for it.
+  bool textfile() const { return textfile_; }
+  // The page goes away.
+  void close() { http_.reset(); }
 
  private:
-  void open();
-  void say(const std::string& line) const;
-  std::string target(const Identity& who) const;
-
-  const ExpositionOptions options_;
-  const double textfile_seconds_;
-  const std::shared_ptr<const Registry> registry_;
-  const Log log_;
+  const std::string address_;
   const std::shared_ptr<Page> page_;  // the server holds it weakly
   std::unique_ptr<HttpPage> http_;
-  std::string url_;
-  std::unique_ptr<TargetFile> target_file_;
+  std::string url_, scheme_;
+  int port_ = 0;
   bool textfile_ = false;
-  bool textfile_failed_ = false;
-  double textfile_written_ = 0;
-  bool announced_ = false;
-  Identity who_;
-  HeldFile textfile_held_;
 };
 
 }  // namespace stepgate::metrics

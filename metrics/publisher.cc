@@ -3,14 +3,17 @@
 #include <prometheus/text_serializer.h>
 #include <unistd.h>
 
-#include <algorithm>
+#include <atomic>
 #include <condition_variable>
 #include <exception>
 #include <mutex>
+#include <optional>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "metrics/folder_outlet.h"
 #include "metrics/job_feed.h"
 #include "metrics/outlet.h"
 #include "metrics/signal_guard.h"
@@ -18,6 +21,8 @@
 
 namespace stepgate::metrics {
 namespace {
+
+using Clock = std::chrono::steady_clock;
 
 double system_seconds() {
   using std::chrono::duration;
@@ -35,110 +40,221 @@ PublisherOptions with_clock(PublisherOptions options) {
 class Publisher::Impl {
  public:
   explicit Impl(PublisherOptions options);
-  ~Impl();
 
   void add(RecordSource* source);
-  void remove(RecordSource* source);
+  void remove(RecordSource* source) noexcept;
   void set_job(JobSource* source);
   void poll();
-  const std::string& url() const { return outlet_.url(); }
+  bool stop(double seconds) noexcept;
+  std::string url() const { return closed_ ? "" : outlet_.url(); }
   std::string page() const { return prometheus::TextSerializer().Serialize(registry_->Collect()); }
   bool forked() const { return getpid() != owner_; }
 
  private:
   void start();
-  void loop();
-  void finish();
-  void poll_locked();
+  void loop() noexcept;
+  void loop_over_files() noexcept;
+  void end_threads(bool polled, bool written) noexcept;
+  bool look() noexcept;
+  void write_files(bool last) noexcept;
+  bool lock_until(Clock::time_point deadline, std::unique_lock<std::mutex>* lock) noexcept;
+  // With mutex_ held:
+  void poll_all(std::vector<Anomaly>& found);
   void poll_job(std::vector<Anomaly>& found);
   void admit_joining();
-  void drop_leaving(std::vector<Anomaly>& found);
   void hand_out(const std::vector<Anomaly>& found) const;
-  void say(const std::string& line) const;
+  void say(const char* what, const char* why) const noexcept;
 
   const PublisherOptions options_;
   const pid_t owner_;
   const std::shared_ptr<Registry> registry_;
   Outlet outlet_;
 
-  std::mutex mutex_;  // guards all below, and the outlet's files
+  std::mutex files_mutex_;  // taken without mutex_; held for as long as a file system takes
+  FolderOutlet folders_;
+
+  std::mutex mutex_;  // guards all below; nothing is waited for under it but a source
   std::condition_variable wake_;
-  std::condition_variable dropped_;
   SourceSet sources_;
   std::unique_ptr<JobFeed> job_;
   std::vector<RecordSource*> joining_;
-  std::vector<RecordSource*> leaving_;
+  bool announced_ = false;
+  std::optional<Announcement> news_;  // not yet in the folders
   bool stopping_ = false;
-  std::thread thread_;  // set once, by the constructor
+  bool polled_ = false;                   // for the last time
+  bool written_ = false;                  // likewise
+  std::atomic<bool> left_behind_{false};  // the threads are to end where they are
+  std::atomic<bool> closed_{false};
+  // Set once, by the constructor. The second one is there where a folder is configured: a file system that
+  // hangs must not stop the page.
+  std::thread thread_, files_thread_;
 };
 
 Publisher::Impl::Impl(PublisherOptions options)
     : options_(with_clock(std::move(options))),
       owner_(getpid()),
       registry_(std::make_shared<Registry>()),
-      outlet_(options_.exposition, options_.textfile_seconds, registry_, options_.log),
+      outlet_(options_.exposition, registry_, options_.log),
+      folders_(options_.exposition, options_.textfile_seconds, registry_, options_.log),
       sources_(*registry_, options_.bucket_cap, options_.thresholds, options_.now) {
   if (options_.start_thread) start();
 }
 
-Publisher::Impl::~Impl() {
-  {
-    const std::lock_guard lock(mutex_);
-    stopping_ = true;
-  }
-  wake_.notify_all();
-  if (thread_.joinable()) {
-    thread_.join();
-  } else {
-    finish();
-  }
-}
-
-// The last look at every source, in the thread that made the others.
-void Publisher::Impl::finish() {
-  std::vector<Anomaly> found;
-  try {
-    admit_joining();
-    poll_job(found);
-    sources_.remove_all(&found);
-    hand_out(found);
-    outlet_.write_textfile(options_.now(), true);
-  } catch (const std::exception& e) {
-    say(absl::StrCat("the last metrics poll failed: ", e.what()));
-  }
-}
-
 void Publisher::Impl::start() {
   const SignalGuard guard;
+  const ExpositionOptions& where = options_.exposition;
   try {
     thread_ = std::thread([this] { loop(); });
+    if (where.textfile_dir.empty() && where.file_sd_dir.empty()) return;
+    files_thread_ = std::thread([this] { loop_over_files(); });
   } catch (const std::exception& e) {
-    say(absl::StrCat("the metrics thread cannot start: ", e.what(), "; the page stands still"));
+    say(thread_.joinable() ? "the thread for metrics files cannot start, and none is written"
+                           : "the metrics thread cannot start, and the page stands still",
+        e.what());
   }
 }
 
-void Publisher::Impl::loop() {
-  std::unique_lock lock(mutex_);
-  const auto news = [this] { return stopping_ || !joining_.empty() || !leaving_.empty(); };
-  while (!stopping_) {
-    poll_locked();
-    wake_.wait_for(lock, options_.period, news);
+void Publisher::Impl::loop() noexcept {
+  while (!look()) {
+    std::unique_lock lock(mutex_);
+    wake_.wait_for(lock, options_.period, [this] { return stopping_ || !joining_.empty(); });
   }
-  finish();
+  const std::lock_guard lock(mutex_);
+  polled_ = true;
+  wake_.notify_all();
+}
+
+void Publisher::Impl::loop_over_files() noexcept {
+  const auto due = [this] { return polled_ || left_behind_ || news_.has_value(); };
+  for (bool last = false; !last && !left_behind_;) {
+    {
+      std::unique_lock lock(mutex_);
+      if (outlet_.textfile()) {
+        wake_.wait_for(lock, options_.period, due);
+      } else {
+        wake_.wait(lock, due);
+      }
+      last = polled_;
+    }
+    write_files(last);
+  }
+  const std::lock_guard lock(mutex_);
+  written_ = true;
+  wake_.notify_all();
+}
+
+// One look at every source; true when it was the last one. Nothing that fails in here may reach the thread's
+// end: that would end the job's process.
+bool Publisher::Impl::look() noexcept {
+  const std::lock_guard lock(mutex_);
+  if (left_behind_) return true;  // it was given up meanwhile, and its sources may be gone
+  try {
+    std::vector<Anomaly> found;
+    poll_all(found);
+    hand_out(found);
+  } catch (const std::exception& e) {
+    say("a metrics poll failed", e.what());
+  }
+  return stopping_;
+}
+
+void Publisher::Impl::poll_all(std::vector<Anomaly>& found) {
+  admit_joining();
+  if (stopping_) {
+    poll_job(found);
+    sources_.remove_all(&found);
+  } else {
+    sources_.poll(&found);
+    poll_job(found);
+  }
+}
+
+// Without mutex_: a file system that hangs holds up the thread for files and nobody else.
+void Publisher::Impl::write_files(bool last) noexcept {
+  if (left_behind_) return;
+  try {
+    std::optional<Announcement> news;
+    {
+      const std::lock_guard lock(mutex_);
+      news.swap(news_);
+    }
+    const std::lock_guard lock(files_mutex_);
+    if (news) folders_.announce(*news);
+    folders_.write_textfile(outlet_.textfile(), options_.now(), last);
+    if (last) folders_.withdraw();
+  } catch (const std::exception& e) {
+    say("publishing metrics failed", e.what());
+  }
+}
+
+// A thread that hangs in a source has mutex_: then nothing here may be touched any more, the page included,
+// for a scrape would wait for the same.
+bool Publisher::Impl::stop(double seconds) noexcept {
+  const auto deadline =
+      Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+  std::unique_lock lock(mutex_, std::defer_lock);
+  if (left_behind_) return false;
+  if (!lock_until(deadline, &lock)) {
+    left_behind_ = true;
+    end_threads(false, false);
+    return false;
+  }
+  if (stopping_) return true;
+  stopping_ = true;
+  wake_.notify_all();
+  if (!thread_.joinable()) {
+    lock.unlock();
+    look();
+    write_files(true);
+  } else {
+    const auto ended = [this] { return polled_ && (written_ || !files_thread_.joinable()); };
+    left_behind_ = !wake_.wait_until(lock, deadline, ended);
+    const bool polled = polled_, written = written_;
+    lock.unlock();
+    end_threads(polled, written);
+  }
+  closed_ = true;
+  outlet_.close();
+  return !left_behind_;
+}
+
+void Publisher::Impl::end_threads(bool polled, bool written) noexcept {
+  if (thread_.joinable()) polled ? thread_.join() : thread_.detach();
+  if (files_thread_.joinable()) written ? files_thread_.join() : files_thread_.detach();
+}
+
+// Not std::timed_mutex: a condition waits on this one.
+bool Publisher::Impl::lock_until(Clock::time_point deadline, std::unique_lock<std::mutex>* lock) noexcept {
+  while (!lock->try_lock()) {
+    if (Clock::now() > deadline) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return true;
 }
 
 void Publisher::Impl::add(RecordSource* source) {
   const std::lock_guard lock(mutex_);
+  if (stopping_) return;
   joining_.push_back(source);
   wake_.notify_all();
 }
 
-void Publisher::Impl::remove(RecordSource* source) {
-  std::unique_lock lock(mutex_);
-  leaving_.push_back(source);
-  wake_.notify_all();
-  if (!thread_.joinable()) poll_locked();
-  dropped_.wait(lock, [&] { return std::count(leaving_.begin(), leaving_.end(), source) == 0; });
+// The last look is the caller's: the thread may be writing a file.
+void Publisher::Impl::remove(RecordSource* source) noexcept {
+  const std::lock_guard lock(mutex_);
+  std::vector<Anomaly> found;
+  try {
+    admit_joining();
+  } catch (const std::exception& e) {
+    say("a metrics poll failed", e.what());
+  }
+  std::erase(joining_, source);
+  sources_.remove(source, &found);
+  try {
+    hand_out(found);
+  } catch (const std::exception& e) {
+    say("a metrics poll failed", e.what());
+  }
 }
 
 void Publisher::Impl::set_job(JobSource* source) {
@@ -159,27 +275,8 @@ void Publisher::Impl::poll_job(std::vector<Anomaly>& found) {
 }
 
 void Publisher::Impl::poll() {
-  const std::lock_guard lock(mutex_);
-  poll_locked();
-}
-
-// Nothing that fails in here may reach the thread's end: that would end the job's process.
-void Publisher::Impl::poll_locked() {
-  std::vector<Anomaly> found;
-  try {
-    admit_joining();
-    sources_.poll(&found);
-    poll_job(found);
-  } catch (const std::exception& e) {
-    say(absl::StrCat("a metrics poll failed: ", e.what()));
-  }
-  drop_leaving(found);
-  try {
-    hand_out(found);
-    outlet_.write_textfile(options_.now(), false);
-  } catch (const std::exception& e) {
-    say(absl::StrCat("publishing metrics failed: ", e.what()));
-  }
+  look();
+  write_files(false);
 }
 
 void Publisher::Impl::admit_joining() {
@@ -187,15 +284,13 @@ void Publisher::Impl::admit_joining() {
     RecordSource* source = joining_.front();
     joining_.erase(joining_.begin());
     sources_.add(*source);
-    outlet_.announce(source->identity());
+    if (announced_) continue;
+    Identity who = source->identity();
+    std::string target = outlet_.target(who);
+    news_ = {std::move(who), std::move(target), outlet_.scheme()};
+    announced_ = true;
+    wake_.notify_all();
   }
-}
-
-void Publisher::Impl::drop_leaving(std::vector<Anomaly>& found) {
-  if (leaving_.empty()) return;
-  for (const RecordSource* source : leaving_) sources_.remove(source, &found);
-  leaving_.clear();
-  dropped_.notify_all();
 }
 
 void Publisher::Impl::hand_out(const std::vector<Anomaly>& found) const {
@@ -203,8 +298,12 @@ void Publisher::Impl::hand_out(const std::vector<Anomaly>& found) const {
   for (const Anomaly& anomaly : found) options_.on_anomaly(anomaly);
 }
 
-void Publisher::Impl::say(const std::string& line) const {
-  if (options_.log) options_.log(line);
+void Publisher::Impl::say(const char* what, const char* why) const noexcept {
+  try {
+    if (options_.log) options_.log(absl::StrCat(what, ": ", why));
+  } catch (...) {
+    // Out of memory for a log line.
+  }
 }
 
 Publisher::Publisher(PublisherOptions options) noexcept {
@@ -223,9 +322,14 @@ Publisher::Publisher(const ExpositionOptions& exposition) noexcept
         return options;
       }()) {}
 
+// In a forked child the threads are not there to be joined and a lock may be held for ever. A thread that was
+// left behind needs all of it.
 Publisher::~Publisher() {
-  // In a forked child the threads are not there to be joined and a lock may be held for ever.
-  if (impl_ && impl_->forked()) static_cast<void>(impl_.release());
+  if (impl_ && (impl_->forked() || !impl_->stop(kStopSeconds))) static_cast<void>(impl_.release());
+}
+
+bool Publisher::stop(double seconds) noexcept {
+  return !impl_ || impl_->forked() || impl_->stop(seconds);
 }
 
 void Publisher::add_source(RecordSource* source) {

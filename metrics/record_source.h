@@ -1,9 +1,9 @@
 // RecordSource: what the metrics layer sees of a gate. Pure interface; the gate implements it, tests
 // implement it with made-up records, and metrics never looks further.
 //
-// Threads: every function is called from the publisher thread alone and never blocks on the job:
-// implementations read rings, tables and atomics. A source outlives its registration with a
-// Publisher (Publisher::remove_source returns when the publisher will not call it again).
+// Threads: every function is called by one thread at a time, the publisher's or one that removes the source,
+// and never blocks on the job: implementations read rings, tables and atomics. A source outlives its
+// registration with a Publisher (Publisher::remove_source returns when the publisher will not call it again).
 #pragma once
 
 #include <array>

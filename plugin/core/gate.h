@@ -2,7 +2,8 @@
 // has the gradients scanned, carries the exchange and hands the decision out.
 //
 //   job thread:        step_begin -> hooks (before/after) -> step_end -> step_wait -> apply
-//   publisher thread:  the RecordSource half, which reads the ring, the range table's copy and atomics
+//   publisher:         the RecordSource half, which reads the ring, the range table's copy and atomics: from
+//                      its thread, at last from the one that destroys the gate
 //
 // Everything of a step is enqueued on the job's streams and nothing waits: what the host knows of a step
 // it learns from mapped memory, later, in harvest_locked() (gate_records.cc). What a captured graph

@@ -126,6 +126,7 @@ void Gate::reserve_scratch_locked() {
   applies_.reserve(segments);
   shifted_.reserve(segments);
   scans_.reserve(ranges_.slots());
+  hits_.reserve(ranges_.slots());
 }
 
 bool Gate::captured() const {

@@ -61,7 +61,8 @@ bool Process::active() const noexcept {
 }
 
 stepgate_status Process::create_gate(const stepgate_gate_config* config, Gate** out) {
-  if (!off() && services_.survey != nullptr) services_.survey();  // the job's communicators are mostly there by now
+  if (!off() && services_.survey != nullptr)
+    services_.survey();  // the job's communicators are mostly there by now
   GateOptions options;
   std::string error;
   if (!gate_options(config, configuration_, &options, &error)) {
@@ -87,13 +88,19 @@ stepgate_status Process::create_gate(const stepgate_gate_config* config, Gate** 
   }
   std::unique_ptr<Gate> gate = Gate::create(std::move(options), *device, services_, &error);
   if (gate == nullptr) return fail(STEPGATE_FAILED, "stepgate_gate_create: " + error);
-  const std::unique_lock lock(gates_mutex_);
-  start_publisher_locked();
-  start_plane_locked();
-  if (publisher_ != nullptr) publisher_->add_source(gate.get());
-  if (plane_ != nullptr) plane_->sampler().add(gate.get());
-  *out = gate.get();
-  gates_.push_back(std::move(gate));
+  make_publisher();
+  Gate* const made = gate.get();
+  metrics::Publisher* publisher = nullptr;
+  {
+    const std::unique_lock lock(gates_mutex_);
+    publisher = enter_publisher_locked();
+    start_plane_locked();
+    if (plane_ != nullptr) plane_->sampler().add(made);
+    gates_.push_back(std::move(gate));
+  }
+  made_publisher_.reset();  // it was not entered: the process is at its exit
+  if (publisher != nullptr) publisher->add_source(made);
+  *out = made;
   return STEPGATE_OK;
 }
 
@@ -107,15 +114,22 @@ std::string Process::free_name_locked(const std::string& wanted) const {
   return name;
 }
 
-void Process::start_publisher_locked() {
-  if (publisher_ != nullptr || shut_ || !configuration_.metrics) return;
+// Without gates_mutex_: the page's files are read and its port is found, and no hook is held up by either.
+void Process::make_publisher() {
+  if (publisher_ != nullptr || made_publisher_ != nullptr || !configuration_.metrics) return;
   metrics::PublisherOptions o = publisher_options(configuration_, own_folder());
   o.log = [log = log()](std::string_view line) { log.warn(std::string(line)); };
-  publisher_ = std::make_unique<metrics::Publisher>(std::move(o));
+  made_publisher_ = std::make_unique<metrics::Publisher>(std::move(o));
+}
+
+metrics::Publisher* Process::enter_publisher_locked() noexcept {
+  if (publisher_ == nullptr && !shut_) publisher_ = std::move(made_publisher_);
+  return publisher_.get();
 }
 
 stepgate_status Process::destroy_gate(Gate* gate) {
   std::unique_ptr<Gate> mine;
+  metrics::Publisher* publisher = nullptr;
   {
     const std::unique_lock lock(gates_mutex_);
     const auto it =
@@ -124,12 +138,15 @@ stepgate_status Process::destroy_gate(Gate* gate) {
       return fail(STEPGATE_INVALID, "stepgate_gate_destroy: not a live gate of this process");
     mine = std::move(*it);
     gates_.erase(it);
-    // Under the lock: at exit shut_down may be taking the publisher away. The publisher never calls
-    // back into this object, so waiting for its poll here cannot lock up.
     forget_scale_locked(mine.get());
-    if (publisher_ != nullptr) publisher_->remove_source(mine.get());
     if (plane_ != nullptr) plane_->sampler().remove(mine.get());
-    if (mine->captured()) kept_.push_back(std::move(mine));
+    publisher = publisher_.get();
+  }
+  // Without the lock, which hooks want: this waits for a poll.
+  if (publisher != nullptr) publisher->remove_source(mine.get());
+  if (mine->captured()) {
+    const std::unique_lock lock(gates_mutex_);
+    kept_.push_back(std::move(mine));
   }
   return STEPGATE_OK;
 }
@@ -211,17 +228,22 @@ std::string Process::metrics_url() const {
 
 void Process::shut_down() noexcept {
   if (forked()) return;
-  std::unique_lock lock(gates_mutex_, std::try_to_lock);
-  for (int i = 0; i < kExitTries && !lock.owns_lock(); ++i) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    lock.try_lock();
+  {
+    std::unique_lock lock(gates_mutex_, std::try_to_lock);
+    for (int i = 0; i < kExitTries && !lock.owns_lock(); ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      lock.try_lock();
+    }
+    if (!lock.owns_lock()) return;
+    shut_ = true;
+    stop_plane_locked();
+    observing_ = false;
+    for (const auto& o : observers_) o->close();
   }
-  if (!lock.owns_lock()) return;
-  shut_ = true;
-  stop_plane_locked();
-  observing_ = false;
-  for (const auto& o : observers_) o->close();
-  publisher_.reset();
+  // It stays, and does nothing: a thread may be about to hand it a gate.
+  if (publisher_ != nullptr) publisher_->stop(metrics::kStopSeconds);
+  const std::unique_lock making(creation_mutex_, std::try_to_lock);
+  if (making.owns_lock()) made_publisher_.reset();
 }
 
 }  // namespace stepgate::gate

@@ -3,9 +3,9 @@
 //
 // Thread: any. Locks: gates_mutex_ (shared) guards the list and is never held across a call into
 // NCCL, but hooks hold it across launches, which may wait for the device: nothing of theirs takes it
-// exclusively, or waits for somebody who does. Order: gates_mutex_, then a gate's own. Lifetime: made
-// once by the core's entry and never destroyed; shut_down() at exit ends the publisher. fork: a
-// child's calls do nothing (forked()).
+// exclusively, or waits for somebody who does. The publisher is not called under it where that may wait.
+// Order: gates_mutex_, then a gate's own. Lifetime: made once by the core's entry and never destroyed;
+// shut_down() at exit ends the publisher. fork: a child's calls do nothing (forked()).
 #pragma once
 
 #include <sys/types.h>
@@ -77,7 +77,8 @@ class Process {
  private:
   void stay_off(const Environment& environment);
   Log log() const;
-  void start_publisher_locked();
+  void make_publisher();  // creation_mutex_ is held
+  metrics::Publisher* enter_publisher_locked() noexcept;
   void start_plane_locked();
   void stop_plane_locked() noexcept;
   std::string free_name_locked(const std::string& wanted) const;
@@ -106,7 +107,9 @@ class Process {
   const Gate* scale_of_ = nullptr;
   std::atomic<bool> observing_{false};
   std::atomic<bool> told_no_device_{false};
+  // Set once, under both mutexes, and never replaced: who has read the pointer may use it without either.
   std::unique_ptr<metrics::Publisher> publisher_;
+  std::unique_ptr<metrics::Publisher> made_publisher_;  // not entered yet; creation_mutex_
   std::string no_plane_;  // why UCX may not be loaded in this process; "" it may
   bool plane_refused_ = false;
   std::unique_ptr<plane::Plane> plane_;

@@ -97,14 +97,18 @@ bool Process::observe_here() noexcept {
       made_observers_.push_back(make_observer(*device));
       made = made_observers_.end() - 1;
     }
-    const std::unique_lock lock(gates_mutex_, std::try_to_lock);
-    if (!lock.owns_lock()) return false;
-    if (external_scale_ != nullptr) (*made)->external_scale(external_scale_);
-    start_publisher_locked();
-    observers_.reserve(observers_.size() + 1);
-    if (publisher_ != nullptr) publisher_->add_source(made->get());
-    observers_.push_back(std::move(*made));
-    made_observers_.erase(made);
+    make_publisher();
+    metrics::Publisher* publisher = nullptr;
+    Observer* const mine = made->get();
+    {
+      const std::unique_lock lock(gates_mutex_, std::try_to_lock);
+      if (!lock.owns_lock() || shut_) return false;
+      if (external_scale_ != nullptr) (*made)->external_scale(external_scale_);
+      publisher = enter_publisher_locked();
+      observers_.push_back(std::move(*made));
+      made_observers_.erase(made);
+    }
+    if (publisher != nullptr) publisher->add_source(mine);
     unclaimed = {};
     return true;
   } catch (...) {

@@ -38,16 +38,22 @@ void leave_behind(const TempDir& dir, const Identity& who) {
                            textfile_page({}, who) + "x{host=\"" + who.host + "\"} 1\n", &held, &error));
 }
 
-TEST(StaleFiles, OfThisHostGoWhenTheNextRankStarts) {
+// The first rank of a host sweeps for all: in a folder that hosts share it opens every rank's file.
+TEST(StaleFiles, OfThisHostGoWhenItsFirstRankStarts) {
   TempDir dir;
   leave_behind(dir, rank_of(7));
   ASSERT_EQ(dir.files().size(), 2u);
-  FakeSource source;
-  Publisher publisher(both_files(dir, true));
-  publisher.add_source(&source);
-  publisher.poll_once();
-  EXPECT_EQ(dir.files(), std::vector<std::string>{"stepgate_charlm_run-7_rank3.json"});
-  publisher.remove_source(&source);
+  for (const int local_rank : {1, 0}) {
+    FakeSource source;
+    Identity who = source.identity();
+    who.local_rank = local_rank;
+    source.set_identity(who);
+    Publisher publisher(both_files(dir, true));
+    publisher.add_source(&source);
+    publisher.poll_once();
+    EXPECT_EQ(dir.files().size(), local_rank == 0 ? 1u : 3u);
+    publisher.remove_source(&source);
+  }
 }
 
 TEST(StaleFiles, OfAnotherHostOrOfNobodyWeKnowStay) {

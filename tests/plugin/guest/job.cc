@@ -120,7 +120,11 @@ void Job::step() {
 }
 
 bool Job::scraped(int steps) const {
-  const std::string wanted = "\nstepgate_steps_total " + std::to_string(steps) + "\n";
+  return scraped_with("stepgate_steps_total " + std::to_string(steps));
+}
+
+bool Job::scraped_with(const std::string& line) const {
+  const std::string wanted = "\n" + line + "\n";
   const std::string url = url_of_page();
   for (int i = 0; i < 2000; ++i) {  // the publisher looks every 50 ms
     if (get(url).find(wanted) != std::string::npos) return true;

@@ -43,6 +43,8 @@ class Job {
   void step();
   // A scrape of this process's page; true when it is one and counts `steps`.
   bool scraped(int steps) const;
+  // The same with any line.
+  bool scraped_with(const std::string& line) const;
 
   ncclComm_t comm() const { return comm_; }
   stepgate_gate* gate() const { return gate_; }

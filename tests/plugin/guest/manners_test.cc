@@ -127,6 +127,16 @@ TEST(Manners, CallsThatFailAnswerUntilTheEnd) {
       << o.err;
 }
 
+// A stalled network file system costs the job its files there, and its end the two seconds that it waits.
+TEST(Manners, AHungMetricsFolderHoldsUpNobody) {
+  const TemporaryFolder folder;
+  const Outcome o = run_guest("hung_files", 1,
+                              with(guest_variables(), {{"STEPGATE_METRICS_FILE_SD_DIR", folder.file("")},
+                                                       {"GUEST_HUNG_FOLDER", folder.file("")}}))[0];
+  EXPECT_EQ(o.status, 7) << o.out << o.err;
+  EXPECT_EQ(o.out, "goes on\n") << o.err;
+}
+
 TEST(Manners, ExitWhileOtherThreadsAreInHooksAndSteps) {
   for (int i = 0; i < 5; ++i) {
     const Outcome o = run_guest("busy_exit", 1, with(guest_variables(), {{"STEPGATE_LOG", "off"}}))[0];

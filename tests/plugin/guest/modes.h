@@ -19,6 +19,8 @@ int mode_exit_order(const Where& where);
 int mode_busy_exit(const Where& where);
 // Calls that fail: before exit(), and in a handler.
 int mode_refused_exit(const Where& where);
+// The metrics folder hangs: gates come and go, steps run, the process ends.
+int mode_hung_files(const Where& where);
 // Waits to be killed.
 int mode_wait(const Where& where);
 // Drops the rights of a root process in the middle of a job.

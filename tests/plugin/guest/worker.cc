@@ -22,6 +22,7 @@ constexpr Mode kModes[] = {
     {"exit_order", stepgate::test::mode_exit_order},
     {"busy_exit", stepgate::test::mode_busy_exit},
     {"refused_exit", stepgate::test::mode_refused_exit},
+    {"hung_files", stepgate::test::mode_hung_files},
     {"wait", stepgate::test::mode_wait},
     {"setuid", stepgate::test::mode_setuid},
 };
