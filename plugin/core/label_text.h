@@ -4,6 +4,8 @@
 // Pure functions; any thread.
 #pragma once
 
+#include <cstddef>
+#include <string>
 #include <string_view>
 
 namespace stepgate::gate {
@@ -11,5 +13,9 @@ namespace stepgate::gate {
 inline constexpr char kLabelAllowed[] = "UTF-8 text without control characters";
 
 bool is_label_text(std::string_view text) noexcept;
+
+// Text of another process: each byte that may not be there becomes a question mark.
+void make_label_text(char* text, std::size_t length) noexcept;
+std::string as_label_text(std::string text);
 
 }  // namespace stepgate::gate

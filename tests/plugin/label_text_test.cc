@@ -40,5 +40,19 @@ TEST(LabelText, Table) {
     EXPECT_EQ(is_label_text(row.text), row.good) << testing::PrintToString(row.text);
 }
 
+TEST(LabelText, WhatMayNotBeThereBecomesAQuestionMark) {
+  const std::pair<const char*, const char*> rows[] = {
+      {"", ""},
+      {"run \xc3\xa9 1", "run \xc3\xa9 1"},
+      {"a\n\x1b[2Jb", "a??[2Jb"},
+      {"\x7f\xc2\x85z", "???z"},
+      {"\xff\xc3\xa9\xc3", "?\xc3\xa9?"},  // cut at its end
+  };
+  for (const auto& [text, good] : rows) {
+    EXPECT_EQ(as_label_text(text), good) << testing::PrintToString(text);
+    EXPECT_TRUE(is_label_text(as_label_text(text))) << testing::PrintToString(text);
+  }
+}
+
 }  // namespace
 }  // namespace stepgate::gate

@@ -2,15 +2,19 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <numeric>
+
+#include "plugin/core/label_text.h"
 
 namespace stepgate::plane {
 namespace {
 
-// A peer's text may lack its end.
+// A peer's text may lack its end, and be cut within a character.
 template <std::size_t N>
-void end_text(char (&text)[N]) {
+void make_text(char (&text)[N]) {
   text[N - 1] = '\0';
+  gate::make_label_text(text, std::strlen(text));
 }
 
 std::string sentence(const Silence& s) {
@@ -43,9 +47,9 @@ void Board::take(const Frame& frame, double now) {
   for (std::size_t i = 0; i < std::min<std::size_t>(frame.offenders, kFrameOffenders); ++i) {
     Offender o = frame.offender[i];
     o.rank = frame.rank;
-    end_text(o.gate);
-    end_text(o.range);
-    end_text(o.parameter);
+    make_text(o.gate);
+    make_text(o.range);
+    make_text(o.parameter);
     book_.add(o);
   }
   roll_.heard(frame.rank, frame.figures, now);

@@ -3,12 +3,17 @@
 #include <list>
 #include <mutex>
 
+#include "plugin/core/plane/sockets.h"
+
 namespace stepgate::plane {
 namespace {
 
 // Rank 0 gives a link up sooner than the others do, so that one of them cannot hold the rest up for long.
 constexpr double kShareOfTimeout = 0.4;
 constexpr std::size_t kSentences = 16;  // distinct refusals that are said
+// For callers, of one tick: a job's ranks call all at once, and the links of those that are in have
+// deadlines.
+constexpr double kAdmitSeconds = 0.25;
 
 }  // namespace
 
@@ -24,20 +29,28 @@ Hub::Hub(const Seat& seat, const sgt_table& table, Sampler& sampler, Board& boar
 
 bool Hub::tick(double now) {
   report_own(now);
-  server_.poll(
-      now, [&](const Hello& hello) { admit(hello); },
-      [&](const std::string& why) {
-        if (refused_.size() < kSentences && refused_.insert(why).second) {
-          say_("a caller at the rendezvous was refused: " + why);
-        }
-      });
-  bool moved = false;
+  bool moved = let_in(now);
   for (auto it = links_.begin(); it != links_.end() && !stop_;) {
     moved = turn(it->first, *it->second, now) || moved;
     it = it->second->usable() ? std::next(it) : links_.erase(it);
   }
   for (const std::string& line : board_.judge(now)) say_(line);
   return moved;
+}
+
+// True: more of them wait.
+bool Hub::let_in(double now) {
+  const double until = steady_seconds() + kAdmitSeconds;
+  const auto refuse = [&](const std::string& why) {
+    if (refused_.size() < kSentences && refused_.insert(why).second) {
+      say_("a caller at the rendezvous was refused: " + why);
+    }
+  };
+  while (server_.poll(
+      now, [&](const Hello& hello) { admit(hello); }, refuse)) {
+    if (stop_ || steady_seconds() >= until) return true;
+  }
+  return false;
 }
 
 // A rank that calls again has lost its link, whatever this end believes.

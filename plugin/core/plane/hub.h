@@ -56,6 +56,7 @@ class Hub final : public Side {
   void forsake() override;
 
  private:
+  bool let_in(double now);
   void admit(const Hello& hello);
   bool turn(int rank, Link& link, double now);
   void report_own(double now);

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <stdexcept>
 
+#include "plugin/core/label_text.h"
 #include "plugin/core/plane/fork_guard.h"
 #include "plugin/core/plane/sockets.h"
 
@@ -21,6 +22,8 @@ constexpr std::uint32_t kVersion = 1;
 constexpr double kCallerSeconds = 5;       // to say hello
 constexpr std::size_t kMostCallers = 256;  // at once; the others wait in the kernel's queue
 constexpr int kSlice = 50;                 // milliseconds between two looks at `stop`
+constexpr double kAnswerSeconds = 2;       // for the answer of a rank 0 that has nobody else to answer
+constexpr double kTurnSeconds = 0.1;       // of one rank's turn: a new world takes up to 40 ms, links theirs
 
 template <std::size_t N>
 void copy_text(char (&to)[N], const std::string& from) {
@@ -37,6 +40,22 @@ std::string text_of(const char (&text)[N]) {
 // Whether a descriptor that never blocks has only nothing to give at the moment.
 bool later() {
   return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR;
+}
+
+// All that it said was read.
+bool hung_up(int fd) {
+  char byte = 0;
+  const ssize_t n = ::recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+  return n == 0 || (n < 0 && !later());
+}
+
+// Fits the empty send buffer of a new connection; a caller that does not get it calls again.
+bool answer(int fd, const std::string& why) {
+  Answer answer{};
+  std::memcpy(answer.magic, kMagic, sizeof kMagic);
+  answer.welcome = why.empty() ? 1 : 0;
+  copy_text(answer.text, why);
+  return ::send(fd, &answer, sizeof answer, MSG_NOSIGNAL) == sizeof answer;
 }
 
 }  // namespace
@@ -60,7 +79,7 @@ std::string judge_hello(const Hello& hello, const std::string& key, int world) {
   }
   const std::string theirs = text_of(hello.key);
   const std::string ours = key.substr(0, sizeof hello.key - 1);
-  if (theirs != ours) return "run '" + theirs + "'; rank 0 is of run '" + ours + "'";
+  if (theirs != ours) return "run '" + gate::as_label_text(theirs) + "'; rank 0 is of run '" + ours + "'";
   if (hello.world != world) {
     return "a world of " + std::to_string(hello.world) + "; rank 0 has " + std::to_string(world);
   }
@@ -68,6 +87,10 @@ std::string judge_hello(const Hello& hello, const std::string& key, int world) {
     return "rank " + std::to_string(hello.rank) + "; allowed: 1 to " + std::to_string(world - 1);
   }
   return "";
+}
+
+double answer_seconds(int world) {
+  return kAnswerSeconds + kTurnSeconds * world;
 }
 
 RendezvousServer::RendezvousServer(const std::string& host, std::uint16_t port, std::string key, int world)
@@ -98,39 +121,42 @@ void RendezvousServer::admit(double now) {
   }
 }
 
-void RendezvousServer::poll(double now, const std::function<void(const Hello&)>& welcome,
+bool RendezvousServer::poll(double now, const std::function<void(const Hello&)>& welcome,
                             const std::function<void(const std::string&)>& refused) {
   admit(now);
+  bool welcomed = false, others_wait = false;
   for (auto it = callers_.begin(); it != callers_.end();) {
-    if (now - it->since <= kCallerSeconds && listen_to(*it, welcome, refused)) {
+    const Heard heard = listen_to(*it, now);
+    const std::string why = heard == Heard::kHello ? judge_hello(it->hello, key_, world_) : "";
+    const bool waits = heard == Heard::kHello && why.empty() && welcomed;
+    others_wait = others_wait || waits;
+    if (waits || heard == Heard::kNotYet) {
       ++it;
       continue;
+    }
+    const bool told = heard == Heard::kHello && answer(it->fd, why);
+    if (!why.empty()) {
+      refused(why);
+    } else if (told) {
+      welcomed = true;
+      welcome(it->hello);
     }
     ::close(it->fd);
     it = callers_.erase(it);
   }
+  return others_wait;
 }
 
-bool RendezvousServer::listen_to(Caller& caller, const std::function<void(const Hello&)>& welcome,
-                                 const std::function<void(const std::string&)>& refused) {
-  char* bytes = reinterpret_cast<char*>(&caller.hello);
-  const ssize_t n = ::recv(caller.fd, bytes + caller.read, sizeof(Hello) - caller.read, 0);
-  if (n <= 0) return n < 0 && later();
-  caller.read += static_cast<std::size_t>(n);
-  if (caller.read < sizeof(Hello)) return true;
-  const std::string why = judge_hello(caller.hello, key_, world_);
-  Answer answer{};
-  std::memcpy(answer.magic, kMagic, sizeof kMagic);
-  answer.welcome = why.empty() ? 1 : 0;
-  copy_text(answer.text, why);
-  // Fits the empty send buffer of a new connection; a caller that is gone calls again.
-  const bool told = ::send(caller.fd, &answer, sizeof answer, MSG_NOSIGNAL) == sizeof answer;
-  if (!why.empty()) {
-    refused(why);
-  } else if (told) {
-    welcome(caller.hello);
+// Only the hello has a deadline: who has said it waits for its turn until it hangs up.
+RendezvousServer::Heard RendezvousServer::listen_to(Caller& caller, double now) {
+  if (caller.read < sizeof(Hello)) {
+    char* bytes = reinterpret_cast<char*>(&caller.hello);
+    const ssize_t n = ::recv(caller.fd, bytes + caller.read, sizeof(Hello) - caller.read, 0);
+    if (n == 0 || (n < 0 && !later())) return Heard::kGone;
+    caller.read += n > 0 ? static_cast<std::size_t>(n) : 0;
   }
-  return false;
+  if (caller.read < sizeof(Hello)) return now - caller.since > kCallerSeconds ? Heard::kGone : Heard::kNotYet;
+  return hung_up(caller.fd) ? Heard::kGone : Heard::kHello;
 }
 
 RendezvousCall::~RendezvousCall() {
@@ -193,7 +219,7 @@ bool RendezvousCall::ask(const Hello& hello, double seconds, bool* refused, std:
   }
   if (answer.welcome == 1) return true;
   *refused = true;
-  *error = "rank 0 does not let this rank in: " + text_of(answer.text);
+  *error = "rank 0 does not let this rank in: " + gate::as_label_text(text_of(answer.text));
   return false;
 }
 

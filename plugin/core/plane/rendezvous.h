@@ -40,8 +40,11 @@ struct Answer {
 static_assert(sizeof(Hello) == 408 && sizeof(Answer) == 256, "both travel as bytes: change the version too");
 
 Hello make_hello(const std::string& key, int rank, int world, const sgt_unique_id& id);
-// "" welcome, else why not. Pure.
+// "" welcome, else why not, in text that a log can take whatever the hello says. Pure.
 std::string judge_hello(const Hello& hello, const std::string& key, int world);
+
+// How long a caller waits for its turn: rank 0 lets the ranks of a job in one after the other. Pure.
+double answer_seconds(int world);
 
 class RendezvousServer {
  public:
@@ -52,8 +55,10 @@ class RendezvousServer {
   RendezvousServer(const RendezvousServer&) = delete;
   RendezvousServer& operator=(const RendezvousServer&) = delete;
 
-  // One look, without waiting: `welcome` for each caller that was let in, `refused` with a sentence.
-  void poll(double now, const std::function<void(const Hello&)>& welcome,
+  // One look, without waiting: `welcome` for at most one caller that was let in, as that may take its time,
+  // `refused` with a sentence for each that was not. True: others have said hello and wait. One that has hung
+  // up is forgotten: nobody would come to meet whom it let in.
+  bool poll(double now, const std::function<void(const Hello&)>& welcome,
             const std::function<void(const std::string&)>& refused);
   std::uint16_t port() const { return port_; }  // of port 0: the one that was found
 
@@ -64,10 +69,10 @@ class RendezvousServer {
     std::size_t read;
     Hello hello;
   };
+  enum class Heard { kNotYet, kHello, kGone };
+
   void admit(double now);
-  // False: done with it.
-  bool listen_to(Caller& caller, const std::function<void(const Hello&)>& welcome,
-                 const std::function<void(const std::string&)>& refused);
+  static Heard listen_to(Caller& caller, double now);
 
   const std::string key_;
   const int world_;

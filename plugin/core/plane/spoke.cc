@@ -5,8 +5,8 @@
 namespace stepgate::plane {
 namespace {
 
-constexpr double kCallSeconds = 2;   // for an answer at the rendezvous
-constexpr double kFirstPause = 0.2;  // between two calls
+constexpr double kConnectSeconds = 5;  // the kernel asks again after one second and after three
+constexpr double kFirstPause = 0.2;    // between two calls
 constexpr double kLongestPause = 2;
 
 }  // namespace
@@ -73,7 +73,7 @@ void Spoke::call(double now) {
 
 // The id stays for the next call until somebody may have met there: each opens a listener of its own.
 bool Spoke::meet(RendezvousCall& call, std::string* why) {
-  if (!call.connect(seat_.host, seat_.port, kCallSeconds, why)) return false;
+  if (!call.connect(seat_.host, seat_.port, kConnectSeconds, why)) return false;
   const std::string address = call.local_address();
   if (!id_ || address != id_address_) {
     close_id();
@@ -87,7 +87,8 @@ bool Spoke::meet(RendezvousCall& call, std::string* why) {
     id_address_ = address;
   }
   bool refused = false;
-  if (!call.ask(make_hello(seat_.key, seat_.rank, seat_.world, *id_), kCallSeconds, &refused, why)) {
+  const Hello hello = make_hello(seat_.key, seat_.rank, seat_.world, *id_);
+  if (!call.ask(hello, answer_seconds(seat_.world), &refused, why)) {
     if (refused) without_since_ = 0;  // no reason to wait with the sentence
     return false;
   }

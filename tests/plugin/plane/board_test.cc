@@ -92,6 +92,21 @@ TEST(Board, AFrameWithImpossibleFiguresIsCut) {
   EXPECT_EQ(std::strlen(list[0].parameter), 127u);
 }
 
+TEST(Board, APeersNamesAreTextWhateverItSends) {
+  Board board(2, kLimits, 0);
+  Frame f = frame_of(1, 1);
+  f.offenders = 1;
+  f.offender[0].step = 1;
+  std::strcpy(f.offender[0].gate, "g\n");
+  std::strcpy(f.offender[0].range, "\x1b[2J");
+  std::strcpy(f.offender[0].parameter, "p\xff");
+  board.take(f, 1);
+  const std::vector<Offender> list = board.offenders("g?", 1);
+  ASSERT_EQ(list.size(), 1u);
+  EXPECT_STREQ(list[0].range, "?[2J");
+  EXPECT_STREQ(list[0].parameter, "p?");
+}
+
 TEST(Board, ASilenceIsOneAnomalyAndOneSentence) {
   Board board(2, kLimits, 0);
   board.take(frame_of(1, 41), 5);

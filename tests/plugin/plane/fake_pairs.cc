@@ -51,6 +51,12 @@ sgt_status world_create(const sgt_unique_id* id, int rank, int size, const sgt_o
   }
   alive->deadlines_.push_back(options->timeout_seconds);
   alive->transports_.push_back(options->transports);
+  if (alive->opening_takes_ > 0) {
+    const std::chrono::duration<double> takes(alive->opening_takes_);
+    lock.unlock();
+    std::this_thread::sleep_for(takes);
+    lock.lock();
+  }
   if (alive->refuse_ || size != 2) return fail(SGT_TIMEOUT, "nobody came", error);
   alive->pairs_[number_of(*id)];
   ++alive->worlds_;
@@ -173,6 +179,11 @@ void FakePairs::open_only_when_cancelled(bool on) {
 void FakePairs::close_slowly(double seconds) {
   const std::lock_guard lock(mutex_);
   closing_takes_ = seconds;
+}
+
+void FakePairs::open_slowly(double seconds) {
+  const std::lock_guard lock(mutex_);
+  opening_takes_ = seconds;
 }
 
 int FakePairs::closed() const {

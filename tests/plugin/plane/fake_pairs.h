@@ -29,6 +29,7 @@ class FakePairs {
   void break_all(const std::string& why);
   void refuse_to_open(bool on);            // world_create fails
   void open_only_when_cancelled(bool on);  // world_create waits until it is called off
+  void open_slowly(double seconds);        // each world_create takes so long
   void close_slowly(double seconds);       // each world_destroy takes so long
   int listeners() const;                   // ids handed out
   int closed() const;                      // of these, by their owner
@@ -51,6 +52,7 @@ class FakePairs {
   int closed_ = 0;
   bool refuse_ = false;
   bool wait_ = false;
+  double opening_takes_ = 0;
   double closing_takes_ = 0;
   std::vector<double> deadlines_;
   std::vector<std::string> transports_;

@@ -4,6 +4,7 @@
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -48,6 +49,12 @@ TEST(Rendezvous, JudgesEveryField) {
   }
 }
 
+// What anybody who reaches the port can say is no way into the terminal that shows the log.
+TEST(Rendezvous, AStrangersKeyIsWrittenAsText) {
+  EXPECT_EQ(judge_hello(make_hello("a\n\x1b[2J", 1, kWorld, {}), "run", kWorld),
+            "run 'a??[2J'; rank 0 is of run 'run'");
+}
+
 // A key that is longer than its place is cut on both sides alike.
 TEST(Rendezvous, LongKeysAreComparedAsFarAsTheyGo) {
   const std::string key(1000, 'k');
@@ -59,8 +66,8 @@ struct Meeting {
   std::vector<Hello> welcome;
   std::vector<std::string> refused;
 
-  void poll(double now = 0) {
-    server.poll(
+  bool poll(double now = 0) {
+    return server.poll(
         now, [&](const Hello& h) { welcome.push_back(h); },
         [&](const std::string& why) { refused.push_back(why); });
   }
@@ -132,6 +139,45 @@ TEST(Rendezvous, StrangersAreDroppedAndHoldNobodyUp) {
   for (const int fd : {silent, half, noise}) ::close(fd);
 }
 
+int greeter(std::uint16_t port, int rank) {
+  const int fd = stranger(port);
+  const Hello hello = make_hello("run", rank, kWorld, {});
+  EXPECT_EQ(::send(fd, &hello, sizeof hello, 0), static_cast<ssize_t>(sizeof hello));
+  return fd;
+}
+
+// What they said still lies there, and an answer would still be taken: they are not waited for.
+TEST(Rendezvous, WhoSaidHelloAndHungUpIsForgotten) {
+  Meeting meeting;
+  for (int i = 0; i < 200; ++i) ::close(greeter(meeting.server.port(), 1));
+  EXPECT_FALSE(meeting.poll());
+  EXPECT_TRUE(meeting.welcome.empty());
+  EXPECT_TRUE(call(meeting, make_hello("run", 2, kWorld, {})).ok);
+  ASSERT_EQ(meeting.welcome.size(), 1u);
+  EXPECT_EQ(meeting.welcome[0].rank, 2);
+}
+
+TEST(Rendezvous, OneIsLetInAtATimeAndTheOthersWaitForTheirTurn) {
+  Meeting meeting;
+  const int first = greeter(meeting.server.port(), 1), second = greeter(meeting.server.port(), 2),
+            older = stranger(meeting.server.port());
+  const Hello hello = make_hello("older", 3, kWorld, {});
+  EXPECT_EQ(::send(older, &hello, sizeof hello, 0), static_cast<ssize_t>(sizeof hello));
+  EXPECT_TRUE(meeting.poll());
+  EXPECT_EQ(meeting.welcome.size(), 1u);
+  EXPECT_EQ(meeting.refused.size(), 1u) << "a refusal takes no time";
+  EXPECT_FALSE(meeting.poll(1000)) << "the last, however late";
+  ASSERT_EQ(meeting.welcome.size(), 2u);
+  EXPECT_EQ(meeting.welcome[0].rank, 1);
+  EXPECT_EQ(meeting.welcome[1].rank, 2);
+  for (const int fd : {first, second, older}) ::close(fd);
+}
+
+// 42 ms for a new world of two is what was measured at worst, in a bit more than half of rank 0's time.
+TEST(Rendezvous, ACallerWaitsAsLongAsAWholeJobTakes) {
+  for (const int world : {2, 100, 1000, 10000}) EXPECT_GE(answer_seconds(world), world * 0.042 * 2) << world;
+}
+
 TEST(Rendezvous, NobodyListeningIsASentence) {
   std::uint16_t port = 0;
   {
@@ -143,6 +189,28 @@ TEST(Rendezvous, NobodyListeningIsASentence) {
   RendezvousCall c(stop);
   EXPECT_FALSE(c.connect("127.0.0.1", port, 5, &error));
   EXPECT_NE(error.find("cannot reach 127.0.0.1:" + std::to_string(port)), std::string::npos) << error;
+}
+
+// Rank 0 is whoever has the port.
+TEST(Rendezvous, ARefusalIsWrittenAsText) {
+  const int listener = listen_at(in_addr{htonl(INADDR_LOOPBACK)}, 0);
+  const std::atomic<bool> stop{false};
+  std::string error;
+  bool refused = false;
+  RendezvousCall c(stop);
+  ASSERT_TRUE(c.connect("127.0.0.1", port_of(listener), 5, &error)) << error;
+  pollfd arrival{listener, POLLIN, 0};
+  ASSERT_EQ(::poll(&arrival, 1, 20'000), 1);
+  const int fd = ::accept(listener, nullptr, nullptr);
+  Answer answer{};
+  std::memcpy(answer.magic, "SGPLANE", sizeof answer.magic);
+  std::strcpy(answer.text, "no\n\x1b[2J");
+  EXPECT_EQ(::send(fd, &answer, sizeof answer, 0), static_cast<ssize_t>(sizeof answer));
+  EXPECT_FALSE(c.ask(make_hello("run", 1, kWorld, {}), 20, &refused, &error));
+  EXPECT_TRUE(refused);
+  EXPECT_EQ(error, "rank 0 does not let this rank in: no??[2J");
+  ::close(fd);
+  ::close(listener);
 }
 
 TEST(Rendezvous, AServerThatDoesNotAnswerEndsWithTheDeadlineOrTheStop) {

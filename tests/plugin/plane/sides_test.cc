@@ -7,6 +7,7 @@
 #include <mutex>
 
 #include "plugin/core/plane/hub.h"
+#include "plugin/core/plane/sockets.h"
 #include "tests/plugin/plane/fake_pairs.h"
 
 namespace stepgate::plane {
@@ -191,6 +192,38 @@ TEST(Sides, ALinkThatDoesNotOpenIsTriedAgain) {
   job.fake.refuse_to_open(false);
   job.pass(4);
   EXPECT_TRUE(job.rank(1).up);
+}
+
+// A job's ranks call at once. What a tick has no time for waits, so that the links of those who are in are
+// looked at in between.
+TEST(Sides, ATickLetsInAsManyAsItHasTimeFor) {
+  constexpr int kCallers = 3;
+  Job job;
+  job.hub.reset();
+  Board board(kCallers + 1, kSideLimits, 100);
+  Seat seat = job.seat(0, "run");
+  seat.world = kCallers + 1;
+  Hub hub(seat, job.fake.table(), job.sampler_zero, board, job.stop, job.say());
+  std::vector<std::future<std::string>> answers;
+  for (int rank = 1; rank <= kCallers; ++rank) {
+    answers.push_back(std::async(std::launch::async, [&job, rank, id = job.fake.fresh_id()] {
+      RendezvousCall call(job.stop);
+      std::string error;
+      bool refused = false;
+      const bool in = call.connect("127.0.0.1", job.port, 60, &error) &&
+                      call.ask(make_hello("run", rank, kCallers + 1, id), 60, &refused, &error);
+      return in ? "" : error;
+    }));
+  }
+  job.fake.open_slowly(0.5);  // longer than a tick has for callers
+  for (const double until = steady_seconds() + 60;
+       job.fake.worlds() < kCallers && steady_seconds() < until;) {
+    const int before = job.fake.worlds();
+    hub.tick(job.now);
+    EXPECT_LE(job.fake.worlds(), before + 1);
+  }
+  for (auto& answer : answers) EXPECT_EQ(answer.get(), "");
+  EXPECT_EQ(job.fake.worlds(), kCallers);
 }
 
 TEST(Sides, AGoodbyeBringsTheLastFiguresAndOffenders) {
