@@ -138,6 +138,9 @@ bool Gate::write_fresh_locked(std::uint64_t step) noexcept {
   fresh.in_turns = groups_.chain().in_turns();
   fresh.released = fresh.unguarded = fresh.undecided = fresh.veto = fresh.degrade = 0;
   fresh.diverged_in_row = 0;
+  // What was decided before is not compared: a newcomer that has taken over a state has decided nothing.
+  fresh.digest_b = 0;
+  fresh.digest_b_step = 0;
   step_ = fresh.step = std::max(step, begun_steps_locked());
   for (SetBlock& set : fresh.sets) set.summarized_step = set.decided_step;
   if (device_.copy_in(control_, block_.get(), &fresh, sizeof fresh) != device::Code::kOk) return false;

@@ -24,8 +24,12 @@ class GateCounters {
   void range_rescanned() { bump(rescanned_); }
   void external_scale() { bump(external_); }
 
-  metrics::Counters read() const {
+  // misses_of: what went past the hooks of this process, by cause; null where nobody counts it.
+  metrics::Counters read(std::uint64_t (*misses_of)(std::uint32_t cause) = nullptr) const {
     metrics::Counters c;
+    for (std::uint32_t cause = 0; misses_of != nullptr && cause < metrics::kMissCauses; ++cause) {
+      c.hooks_missed[cause] = misses_of(cause);
+    }
     copy(scanned_, c.reductions_scanned);
     copy(passed_, c.reductions_passed);
     copy(bytes_, c.scanned_bytes);

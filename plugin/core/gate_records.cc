@@ -270,12 +270,7 @@ void Gate::log_divergence_locked(const StepRecord& r) {
 }
 
 metrics::Counters Gate::counters() const {
-  metrics::Counters all = counters_.read();
-  if (services_.misses_of == nullptr) return all;
-  for (std::uint32_t cause = 0; cause < metrics::kMissCauses; ++cause) {
-    all.hooks_missed[cause] = services_.misses_of(cause);
-  }
-  return all;
+  return counters_.read(services_.misses_of);
 }
 
 }  // namespace stepgate::gate

@@ -120,6 +120,7 @@ std::unique_ptr<Observer> Process::make_observer(device::Device& device) {
   ObserverOptions options;
   options.configuration = configuration_;
   options.identity = observer_identity(device);
+  options.misses_of = services_.misses_of;
   options.declared_name = [this](const void* data, std::uint64_t bytes) {
     std::string name;
     for (const auto& g : gates_) {

@@ -1,5 +1,8 @@
 // A world that has changed: survivors go on over new communicators, with the scaler that they had.
 #include <atomic>
+#include <filesystem>
+#include <set>
+#include <thread>
 
 #include "tests/plugin/fake_world.h"
 
@@ -98,6 +101,39 @@ TEST(GateResetWorld, RanksThatWereServedDifferentlyLoadACheckpointFirst) {
   });
 }
 
+// A rank that was started again joins those that have gone on: it knows their state, and none of their
+// decisions.
+TEST(GateResetWorld, ANewcomerTakesOverASurvivorsStateAndNobodyDiverges) {
+  World survivor({.ranks = 1}), newcomer({.ranks = 1});
+  FakeNccl both(2, seeded("larger world")(), std::chrono::seconds(60));
+  Rank& old = survivor.rank(0);
+  old.declare("shard", {&old.shard});
+  ASSERT_EQ(old.activate(), STEPGATE_OK) << gate::last_error();
+  old.shard[0] = INFINITY;
+  EXPECT_EQ(old.step().decision.next_scale, 32768);
+  old.shard[0] = 1;
+  EXPECT_TRUE(old.step().applies());
+  std::vector<unsigned char> state(gate::state_blob_bytes());
+  std::size_t bytes = state.size();
+  ASSERT_EQ(old.gate().state_save(state.data(), &bytes), STEPGATE_OK);
+  newcomer.rank(0).declare("shard", {&newcomer.rank(0).shard});
+  const auto go_on = [&](Rank& r, int rank) {
+    ASSERT_EQ(r.gate().reset_world(1, 2, rank), STEPGATE_OK) << gate::last_error();
+    ASSERT_EQ(r.gate().state_load(state.data(), bytes), STEPGATE_OK) << gate::last_error();
+    ASSERT_EQ(r.gate().add_group(both.comm(rank)), STEPGATE_OK);
+    ASSERT_EQ(r.gate().enforce_begin(nullptr), STEPGATE_OK) << gate::last_error();
+    for (int i = 0; i < 3; ++i) {
+      const Step s = r.step();
+      EXPECT_TRUE(s.applies()) << s.error;
+      EXPECT_EQ(s.decision.diverged, 0) << "in step " << i;
+      EXPECT_EQ(s.decision.scale, 32768);
+    }
+  };
+  std::thread young([&] { go_on(newcomer.rank(0), 1); });
+  go_on(old, 0);
+  young.join();
+}
+
 // The vote of the old world never came back; the new world has communicators of its own.
 TEST(GateResetWorld, AStuckExchangeOfTheOldWorldHoldsNothingUp) {
   // Never destroyed: the thread of the call that stayed may still be on its way out of it.
@@ -171,6 +207,12 @@ TEST(GateReset, AStepInItsExchangeIsNoneOfTheNewAgreement) {
   });
 }
 
+std::set<std::string> threads_of_this_process() {
+  std::set<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/task")) names.insert(entry.path());
+  return names;
+}
+
 // The vote waits in its first group. What it was given up for is not asked in the second one, whose
 // communicator the job uses by then.
 TEST(GateResetWorld, AVoteThatWasGivenUpAsksNoFurtherGroup) {
@@ -181,11 +223,22 @@ TEST(GateResetWorld, AVoteThatWasGivenUpAsksNoFurtherGroup) {
   Rank& r = world->rank(0);
   ASSERT_EQ(r.gate().add_group(first->comm(0)), STEPGATE_OK);
   ASSERT_EQ(r.gate().add_group(second->comm(0)), STEPGATE_OK);
+  const std::set<std::string> before = threads_of_this_process();
   EXPECT_EQ(r.gate().enforce_begin(nullptr), STEPGATE_TIMEOUT) << gate::last_error();
+  std::set<std::string> stayed = threads_of_this_process();
+  for (const std::string& name : before) stayed.erase(name);
+  ASSERT_EQ(stayed.size(), 1u) << "the thread that waits in the first group";
   double fields[gate::kExchangeFields] = {};
   const auto nothing = [](const std::vector<const void*>&, void*) {};
   EXPECT_EQ(first->meet(FakeNccl::kExchange, 1, fields, sizeof fields, fields, nothing), ncclSuccess);
-  std::this_thread::sleep_for(std::chrono::milliseconds(100));  // in which it would come to the second
+  // It ends, or it stands in the second group, where nobody comes.
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(50);
+  bool ended = false;
+  while (!ended && second->exchanges(0) == 0 && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    ended = !std::filesystem::exists(*stayed.begin());
+  }
+  EXPECT_TRUE(ended) << "what was given up went on";
   EXPECT_EQ(second->exchanges(0), 0);
 }
 

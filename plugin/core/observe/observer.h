@@ -39,6 +39,7 @@ struct ObserverOptions {
   metrics::Identity identity;
   // The name of the gradient that a job has declared in exactly this memory, or "".
   std::function<std::string(const void* data, std::uint64_t bytes)> declared_name;
+  std::uint64_t (*misses_of)(std::uint32_t cause) = nullptr;  // of this process (core_entry.h)
 };
 
 class Observer final : public metrics::RecordSource {
@@ -67,7 +68,7 @@ class Observer final : public metrics::RecordSource {
                          std::uint64_t* lost) override;
   std::string range_name(std::uint32_t range) const override;
   void read_ranges(std::vector<RangeRecord>* out) override;
-  metrics::Counters counters() const override { return counters_.read(); }
+  metrics::Counters counters() const override { return counters_.read(options_.misses_of); }
 
  private:
   static constexpr std::size_t kStepsInFlight = 64;

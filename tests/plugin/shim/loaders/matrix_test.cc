@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <initializer_list>
 #include <string>
 
 #include "metrics/record_source.h"
@@ -12,16 +11,25 @@
 namespace stepgate::test {
 namespace {
 
-// The first sample of a family with these labels: the page of a job with a gate has two sources, and both
-// count what the whole process does.
-double sample(const Outcome& o, const std::string& family, std::initializer_list<std::string> labels) {
+// The samples of a family with these labels: the page of a job with a gate has two sources, and both count
+// what the whole process does.
+std::vector<double> samples(const Outcome& o, const std::string& family,
+                            const std::vector<std::string>& labels) {
+  std::vector<double> found;
   for (const std::string& line : lines_of(o.out)) {
     if (!line.starts_with(family + "{")) continue;
     const auto missing = [&](const std::string& label) { return line.find(label) == std::string::npos; };
     if (std::none_of(labels.begin(), labels.end(), missing))
-      return std::stod(line.substr(line.find("} ") + 2));
+      found.push_back(std::stod(line.substr(line.find("} ") + 2)));
   }
-  return -1;
+  return found;
+}
+
+// What all of them say, or -1.
+double sample(const Outcome& o, const std::string& family, const std::vector<std::string>& labels) {
+  const std::vector<double> found = samples(o, family, labels);
+  for (const double value : found) EXPECT_EQ(value, found[0]) << family << " differs by source: " << o.out;
+  return found.empty() ? -1 : found[0];
 }
 
 double reductions(const Outcome& o) {
@@ -120,8 +128,17 @@ TEST(LoaderMatrixDeepbind, IsFoundAndTold) {
 }
 
 TEST(LoaderMatrixDeepbind, IsFoundAtTheEndOfAJobWithoutGates) {
-  const Variables quiet = loader_variables(host_nccl_folder(), {{"STEPGATE_MODE", "off"}});
-  EXPECT_EQ(times_said(run_loader({"deepbind", loader_library("shared")}, quiet), "hooks missed"), 0u);
+  const Outcome o = run_loader({"deepbind", loader_library("shared")},
+                               loader_variables(host_nccl_folder(), {{"LOADER_WITHOUT_GATE", "1"}}));
+  EXPECT_EQ(o.status, 0) << o.out << o.err;
+  expect_line(o, "sum 6");
+  EXPECT_EQ(o.out.find("group"), std::string::npos) << o.out;
+  EXPECT_EQ(times_said(o, "hooks missed (deepbind)"), 1u) << o.err;
+}
+
+TEST(LoaderMatrixDeepbind, IsNotToldWhereThePluginIsOff) {
+  const Variables off = loader_variables(host_nccl_folder(), {{"STEPGATE_MODE", "off"}});
+  EXPECT_EQ(times_said(run_loader({"deepbind", loader_library("shared")}, off), "hooks missed"), 0u);
 }
 
 TEST(LoaderMatrix, DlsymOnTheHandleIsFoundAndTold) {
@@ -166,10 +183,12 @@ TEST(LoaderMatrix, TailCallWithSeveralCopiesIsTold) {
   const Outcome two = run_loader({"wrapper", loader_library("wrapper"), loader_library("second")}, on_host());
   EXPECT_EQ(two.status, 0) << two.out << two.err;
   EXPECT_EQ(times_said(two, "hooks missed (tail_call)"), 1u) << two.err;
+  EXPECT_EQ(missed(two, "tail_call"), 1) << two.out;
   // With one copy it does not matter who calls.
   const Outcome one = run_loader({"wrapper", loader_library("wrapper"), loader_library("shared")}, on_host());
   EXPECT_EQ(one.status, 0) << one.out << one.err;
   EXPECT_EQ(times_said(one, "hooks missed"), 0u) << one.err;
+  EXPECT_EQ(missed(one, "tail_call"), 0) << one.out;
 }
 
 TEST(LoaderMatrix, LogLevelIsHeeded) {

@@ -75,6 +75,19 @@ TEST_F(Nvidia, VersionAndInitResultPassThroughHoweverItIsLoaded) {
 TEST_F(Nvidia, WaysPastTheHooksAreToldAtTheEnd) {
   const Outcome handle = run_loader({"local", loader_library("dlsym")}, variables());
   EXPECT_EQ(times_said(handle, "hooks missed (dlsym)"), 1u) << handle.err;
+  const Outcome deep = run_loader({"deepbind", loader_library("shared")}, variables());
+  EXPECT_EQ(deep.status, 0) << deep.out << deep.err;
+  EXPECT_EQ(word_of(deep, "init"), word_of(handle, "init"));
+  EXPECT_EQ(times_said(deep, "hooks missed (deepbind)"), 1u) << deep.err;
+}
+
+// The wrapper is linked to NVIDIA's, and the second copy stands inside another library.
+TEST_F(Nvidia, TailCallBesideASecondCopyIsTold) {
+  const Outcome o = run_loader({"wrapper", loader_library("wrapper"), loader_library("second")}, variables());
+  EXPECT_EQ(o.status, 0) << o.out << o.err;
+  EXPECT_NE(word_of(o, "split"), "0") << "there is no communicator";
+  EXPECT_EQ(times_said(o, "hooks missed (tail_call)"), 1u) << o.err;
+  EXPECT_NE(o.out.find("cause=\"tail_call\""), std::string::npos) << o.out;
 }
 
 TEST_F(Nvidia, BesideACopyInsideALibrary) {

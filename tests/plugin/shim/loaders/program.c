@@ -2,7 +2,8 @@
  *
  *   loader_program linked                 use_nccl() of its own
  *   loader_program local|deepbind LIB...  opens each library so and calls its use_nccl()
- *   loader_program wrapper LIB OTHER      opens both, then calls LIB's wrapped_split() with no communicator
+ *   loader_program wrapper LIB OTHER      opens both, calls LIB's wrapped_split() with no communicator, and
+ * then OTHER's use_nccl()
  *
  * With LOADER_PAUSE in the environment it then says "paused" and waits for a signal. */
 #define _GNU_SOURCE
@@ -48,7 +49,7 @@ static int run(int argc, char** argv) {
   if (strcmp(argv[1], "wrapper") == 0) {
     function_of(argv[3], RTLD_LOCAL, "use_nccl");
     split(argv[2]);
-    return 0;
+    return call(argv[3], RTLD_LOCAL, "use_nccl");
   }
   for (i = 2; i < argc; ++i) {
     failed |= call(argv[i], strcmp(argv[1], "deepbind") == 0 ? RTLD_DEEPBIND : RTLD_LOCAL, "use_nccl");
