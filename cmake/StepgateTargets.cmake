@@ -66,3 +66,16 @@ endforeach()
 ")
   set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES ${properties_file})
 endfunction()
+
+# stepgate_tests_need(FOUND what package): where the tests were asked for (STEPGATE_TESTS=ON), what some of them
+# cannot do without is there or configuring ends; otherwise they are left out, and a line says so.
+function(stepgate_tests_need found what package)
+  if(found)
+    return()
+  endif()
+  if(STEPGATE_TESTS AND NOT STEPGATE_TESTS STREQUAL "AUTO")
+    message(FATAL_ERROR "STEPGATE_TESTS=${STEPGATE_TESTS} needs ${what}, which was not found; allowed: install Debian's "
+      "${package} (cmake/install-packages.sh does), or set STEPGATE_TESTS=AUTO, which leaves those tests out")
+  endif()
+  message(STATUS "Tests that need ${what} are left out: it was not found (Debian's ${package})")
+endfunction()

@@ -103,6 +103,10 @@ TEST_F(Consumer, EverythingIsInstalled) {
                            "lib/hostnccl/libnccl.so.2", "bin/stepgate", "share/doc/stepgate/LICENSE"}) {
     EXPECT_TRUE(fs::exists(at(name))) << name;
   }
+  for (const char* name : {"lib/stepgate_tls/libssl.so", "lib/stepgate_tls/libcrypto.so"}) {
+    EXPECT_EQ(fs::exists(at(name)), CONSUMER_TEST_TLS != 0)
+        << name << ": where there is OpenSSL at build time";
+  }
 }
 
 TEST_F(Consumer, VersionsAreChecked) {
