@@ -1,6 +1,7 @@
 // The job's series on rank 0's page.
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <vector>
 
 #include "metrics/job_feed.h"
@@ -117,16 +118,31 @@ TEST(Job, SeriesStayWhenTheSourceIsGone) {
   EXPECT_EQ(p.value("stepgate_job_ranks_up"), "1");
 }
 
-TEST(Job, RestartsAreShownWhereSomebodyCountsThem) {
+std::string page_with_restarts(std::optional<std::uint64_t> torchelastic,
+                               std::optional<std::uint64_t> slurm) {
   FakeSource source;
   Identity who = source.identity();
-  who.slurm_restarts = 2;
+  who.torchelastic_restarts = torchelastic;
+  who.slurm_restarts = slurm;
   source.set_identity(who);
   Publisher publisher(quiet_options());
   publisher.add_source(&source);
-  const std::string page = page_of(publisher);
-  EXPECT_EQ(sample(page, "stepgate_job_restarts{by=\"slurm\"}"), "2");
-  EXPECT_EQ(sample(page, "stepgate_job_restarts{by=\"torchelastic\"}"), "absent");
+  return page_of(publisher);
+}
+
+TEST(Job, RestartsAreShownWhereSomebodyCountsThem) {
+  const std::string by_torch = "stepgate_job_restarts{by=\"torchelastic\"}";
+  const std::string by_slurm = "stepgate_job_restarts{by=\"slurm\"}";
+  const std::string slurm = page_with_restarts(std::nullopt, 2);
+  EXPECT_EQ(sample(slurm, by_slurm), "2");
+  EXPECT_EQ(sample(slurm, by_torch), "absent");
+  const std::string torch = page_with_restarts(3, std::nullopt);
+  EXPECT_EQ(sample(torch, by_torch), "3");
+  EXPECT_EQ(sample(torch, by_slurm), "absent");
+  // One may happen inside the other.
+  const std::string both = page_with_restarts(0, 1);
+  EXPECT_EQ(sample(both, by_torch), "0");
+  EXPECT_EQ(sample(both, by_slurm), "1");
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 
 #include "metrics/http_page.h"
 #include "metrics/page_file.h"
+#include "tests/metrics/ordinary_user.h"
 #include "tests/metrics/publisher_fixture.h"
 
 namespace stepgate::metrics::test {
@@ -151,9 +152,20 @@ TEST(Auth, AFileThatCannotBeReadIsNamed) {
             std::string::npos);
   options.auth_file = dir.path();
   EXPECT_NE(serve(options)->said.find("Is a directory"), std::string::npos);
-  if (geteuid() == 0) return;  // root may read everything
-  options.auth_file = put(dir, "closed", "u:p", 0000);
-  EXPECT_NE(serve(options)->said.find("Permission denied"), std::string::npos);
+}
+
+TEST(Auth, AFileThatThisUserMayNotReadIsNamed) {
+  TempDir dir;
+  chmod(dir.path().c_str(), 0755);
+  const std::string open = put(dir, "open", "u:p", 0644), closed = put(dir, "closed", "u:p", 0000);
+  const WithoutRootsRights ordinary;
+  ExpositionOptions options = any_port();
+  options.auth_file = open;
+  EXPECT_NE(serve(options)->publisher->url(), "") << "whoever may read it has a page";
+  options.auth_file = closed;
+  const auto opened = serve(options);
+  EXPECT_NE(opened->said.find("'" + closed + "': Permission denied"), std::string::npos) << opened->said;
+  EXPECT_EQ(opened->publisher->url(), "");
 }
 
 TEST(Auth, AFileThatEverybodyCanReadIsTold) {
@@ -306,9 +318,16 @@ TEST(Tls, FilesThatAreNoGoodAreNamed) {
   expect_said(refusal(us.certificate, other.key),
               {"'" + other.key + "' holds no PEM private key", "mismatch"});
   expect_said(refusal("", us.key), {"'" + us.key + "' has no certificate"});
-  if (geteuid() == 0) return;  // root may read everything
+}
+
+TEST(Tls, AKeyThatThisUserMayNotReadIsNamed) {
+  TempDir dir;
+  const Identity127 us(dir);
+  chmod(dir.path().c_str(), 0755);
+  chmod(us.certificate.c_str(), 0644);
   chmod(us.key.c_str(), 0000);
-  expect_said(refusal(us.certificate, us.key), {"'" + us.key + "'", "Permission denied"});
+  const WithoutRootsRights ordinary;
+  expect_said(refusal(us.certificate, us.key), {"metrics private key '" + us.key + "'", "Permission denied"});
 }
 
 // OpenSSL would ask for the pass phrase on the terminal, and the job would stand still.

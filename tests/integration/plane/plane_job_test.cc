@@ -285,6 +285,48 @@ TEST(PlaneJob, NobodyAsksNobodyListens) {
   EXPECT_EQ(ranks[0].finish(kSoon).status, 0);
 }
 
+// By the target file that the rank leaves for Prometheus; "" at the deadline.
+std::string url_by_file(const TemporaryFolder& folder, int rank) {
+  const std::string ending = "_rank" + std::to_string(rank) + ".json";
+  for (const auto begin = Clock::now(); Clock::now() - begin < kSoon;) {
+    for (const auto& entry : std::filesystem::directory_iterator(folder.file(""))) {
+      if (!entry.path().string().ends_with(ending)) continue;
+      std::ifstream file(entry.path());
+      return "http://" + nlohmann::json::parse(file)[0]["targets"][0].get<std::string>() + "/metrics";
+    }
+    std::this_thread::sleep_for(20ms);
+  }
+  return "";
+}
+
+// Who is who and how many there are is Open MPI's word alone: a job of two ranks that agree, and each other's
+// figures on rank 0's page.
+TEST(PlaneJob, TwoRanksUnderMpirun) {
+  const TemporaryFolder folder, targets;
+  const std::string port = std::to_string(plane::RendezvousServer("127.0.0.1", 0, "", 2).port());
+  const std::string settings =
+      " --mode enforce --nccl host --set STEPGATE_PLANE=on --set STEPGATE_LOG=info --set "
+      "STEPGATE_METRICS_PORT=0" +
+      (" --set STEPGATE_RENDEZVOUS=127.0.0.1:" + port) +
+      " --set STEPGATE_METRICS_FILE_SD_DIR=" + targets.file("");
+  Process job({"sh", "-c",
+               "exec mpirun --allow-run-as-root --oversubscribe $(" + command_path() + " env mpirun --args" +
+                   settings + ") -n 2 " PLANE_TEST_WORKER " " + folder.file("") + " together"});
+  const std::string url = url_by_file(targets, 0);
+  ASSERT_FALSE(url.empty());
+  wait_for(url, "stepgate_job_ranks_up", 2);
+  for (int r = 0; r < 2; ++r) {
+    wait_for(url, last_step(r), [](double v) { return v > 2; });
+    EXPECT_EQ(value_of(url, up(r)), 1);
+    EXPECT_EQ(value_of(url, "stepgate_job_rank_enforcing{rank=\"" + std::to_string(r) + "\"}"), 1);
+  }
+  EXPECT_NE(url_by_file(targets, 1), url) << "rank 1 has a page of its own";
+  std::ofstream(folder.file("stop")) << "\n";
+  const Outcome o = job.finish(kSoon);
+  EXPECT_EQ(o.status, 0) << o.out << o.err;
+  EXPECT_NE(o.err.find("enforce begins: 2 ranks"), std::string::npos) << o.out << o.err;
+}
+
 // The example job as a user starts it: the launcher brings port, run id and a safe UCX.
 TEST(PlaneJob, CharlmUnderTheLauncher) {
   const TemporaryFolder folder;
@@ -303,15 +345,7 @@ TEST(PlaneJob, CharlmUnderTheLauncher) {
                "--hidden",     "24",
                "--batch",      "8",
                "--steps",      "100000000"});
-  std::string url;
-  for (const auto begin = Clock::now(); url.empty() && Clock::now() - begin < kSoon;) {
-    for (const auto& entry : std::filesystem::directory_iterator(folder.file(""))) {
-      if (!entry.path().string().ends_with("_rank0.json")) continue;
-      std::ifstream file(entry.path());
-      url = "http://" + nlohmann::json::parse(file)[0]["targets"][0].get<std::string>() + "/metrics";
-    }
-    std::this_thread::sleep_for(20ms);
-  }
+  const std::string url = url_by_file(folder, 0);
   ASSERT_FALSE(url.empty());
   wait_for(url, "stepgate_job_ranks_up", 4);
   wait_for(url, "stepgate_job_last_step{bound=\"lowest\"}", [](double v) { return v > 10; });
