@@ -1,6 +1,6 @@
-// The layouts behind ncclConfig_t and ncclSimInfo_t, those of 2.28, for the one library here that reads
-// them and for programs that fill them in. nccl_abi.h leaves both opaque; who only hands them on keeps it
-// that way. A test compares every member with NVIDIA's header where that is present.
+// The layouts behind ncclConfig_t and ncclSimInfo_t, those of 2.28, for what reads them here
+// (hostnccl, and the shim a name) and for programs that fill them in. nccl_abi.h leaves both opaque; who only
+// hands them on keeps it that way. A test compares every member with NVIDIA's header where that is present.
 //
 //   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
 //   config.blocking = 0;

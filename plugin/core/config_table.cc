@@ -42,6 +42,9 @@ constexpr ConfigEntry kTable[] = {
      "Observe: a reduction of fewer elements is taken for no gradient."},
     {"STEPGATE_OBSERVE_RANKS", "integer", "0", ">= 0; 0 means any",
      "Observe: only reductions over communicators of so many ranks are taken for gradients."},
+    {"STEPGATE_OBSERVE_COMM", "text", "", "UTF-8 text without control characters; * stands for any",
+     "Observe: only reductions over communicators of this name (`commName` of `ncclConfig_t`) are taken for "
+     "gradients."},
     {"STEPGATE_DEVICE", "choice", "auto", "auto, host, cuda",
      "Where gates work; auto: the CUDA device whose context is current where a gate is created, else host "
      "memory."},

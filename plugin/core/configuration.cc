@@ -242,6 +242,7 @@ void read_step(Reader& r, Configuration* c) {
   r.choice("STEPGATE_ATTRIBUTION", kAttributions, &c->attribution);
   r.integer("STEPGATE_OBSERVE_MIN_COUNT", 1, kMaxInteger, &c->observe_min_count);
   r.integer("STEPGATE_OBSERVE_RANKS", 0, kMaxInteger, &c->observe_ranks);
+  r.label("STEPGATE_OBSERVE_COMM", &c->observe_comm);
   r.choice("STEPGATE_DEVICE", kDevices, &c->device);
   r.number("STEPGATE_ACTIVATION_TIMEOUT", 0, 1e9, true, &c->activation_timeout_seconds);
 }

@@ -48,6 +48,7 @@ struct Configuration : JobIdentity {
   Attribution attribution = Attribution::kAuto;
   std::uint64_t observe_min_count = 1024;
   std::uint64_t observe_ranks = 0;  // 0: any
+  std::string observe_comm;         // a pattern; "" any
   DeviceChoice device = DeviceChoice::kAuto;
   double activation_timeout_seconds = 600;
   bool metrics = true;

@@ -14,7 +14,7 @@
 
 namespace stepgate {
 
-inline constexpr std::uint32_t kCoreAbi = 4;
+inline constexpr std::uint32_t kCoreAbi = 5;
 
 // The functions of one NCCL copy that the core calls itself. A null member: that copy lacks it.
 struct NcclTable {
@@ -60,6 +60,7 @@ struct Reduction {
   int world;  // of comm; 0 unknown
   ncclComm_t comm;
   cudaStream_t stream;
+  const char* comm_name = nullptr;  // that its creation gave; lives as long as the process. nullptr: none
 };
 
 // What became of a reduction.

@@ -3,7 +3,9 @@
 #include <atomic>
 #include <mutex>
 #include <shared_mutex>
+#include <string>
 #include <unordered_map>
+#include <unordered_set>
 
 namespace stepgate::shim {
 namespace {
@@ -11,6 +13,7 @@ namespace {
 struct Registry {
   std::shared_mutex mutex;
   std::unordered_map<ncclComm_t, CommEntry> entries;
+  std::unordered_set<std::string> names;  // never shrinks: addresses are handed out
   std::atomic<int> expected{0};
 };
 
@@ -44,6 +47,22 @@ void set_comm_world(ncclComm_t comm, int world) noexcept {
   const std::unique_lock lock(registry().mutex);
   const auto it = registry().entries.find(comm);
   if (it != registry().entries.end()) it->second.world = world;
+}
+
+void set_comm_name(ncclComm_t comm, const char* name) noexcept {
+  const std::unique_lock lock(registry().mutex);
+  const auto it = registry().entries.find(comm);
+  if (it != registry().entries.end()) it->second.name = name;
+}
+
+const char* kept_name(const char* name) noexcept {
+  if (name == nullptr) return nullptr;
+  try {
+    const std::unique_lock lock(registry().mutex);
+    return registry().names.emplace(name).first->c_str();
+  } catch (...) {
+    return nullptr;
+  }
 }
 
 CommEntry find_comm(ncclComm_t comm) noexcept {

@@ -1,4 +1,4 @@
-// Which NCCL copy made which communicator, and how many ranks it has.
+// Which NCCL copy made which communicator, how many ranks it has and what it is called.
 //
 // Thread: any. Lock: one shared mutex of its own, never held across a call into NCCL. Entries leave
 // before the real Destroy or Abort runs, for NCCL hands the pointer out again.
@@ -11,8 +11,9 @@ namespace stepgate::shim {
 
 struct CommEntry {
   const NcclCopy* copy = nullptr;
-  int world = 0;        // 0: not known yet
-  bool hooked = false;  // made, used or ended through a hook, not only seen from inside NCCL
+  int world = 0;               // 0: not known yet
+  const char* name = nullptr;  // nullptr: none was given. Lives as long as the process
+  bool hooked = false;         // made, used or ended through a hook, not only seen from inside NCCL
   survey::Cause cause = survey::Cause::kUnhooked;  // why no hook sees it, where it is not hooked
 };
 
@@ -21,6 +22,11 @@ void remember_comm(ncclComm_t comm, const NcclCopy* copy) noexcept;
 // It is in use, past the hooks.
 void remember_unhooked(ncclComm_t comm, const NcclCopy* copy, survey::Cause cause) noexcept;
 void set_comm_world(ncclComm_t comm, int world) noexcept;
+// name: one of kept_name.
+void set_comm_name(ncclComm_t comm, const char* name) noexcept;
+// A copy of the name that stays, the same for equal names; for nullptr, or without memory, nullptr.
+// Reductions carry it past the end of their communicator, and a job has few.
+const char* kept_name(const char* name) noexcept;
 // copy == nullptr: never seen, or ended.
 CommEntry find_comm(ncclComm_t comm) noexcept;
 // It ends, by a hook. What stays is `hooked`: threads of NCCL still ask for its state while it goes.

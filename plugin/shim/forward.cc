@@ -14,7 +14,7 @@ Outcome outcome_of(ncclResult_t result) {
   return result == ncclInProgress ? Outcome::kPending : Outcome::kDropped;
 }
 
-// More than any job puts into one group (88 bytes each).
+// More than any job puts into one group (96 bytes each).
 constexpr std::size_t kLargestGroup = 65536;
 
 // Whether this hook has not been named yet. There are fewer hooks than places.
@@ -49,6 +49,27 @@ void overflow(const CoreTable& core, GroupState& group) noexcept {
   note_miss(survey::Cause::kUnhooked, "ncclGroupEnd",
             "a group holds more than 65536 calls: its ncclGroupStart went through the hooks, and its "
             "ncclGroupEnd was looked up on the library's handle (dlsym) or bound past them");
+}
+
+// Only within a group: a creation that does not block may fill its place at any time, and that place need
+// not be there any more when somebody looks.
+void await_comm(const AwaitedComm& comm) noexcept {
+  GroupState& group = group_state();
+  if (group.depth == 0 || group.awaited.count == kMostAwaited) return;
+  group.awaited.comms[group.awaited.count++] = comm;
+}
+
+void name_awaited(GroupState& group, ncclResult_t result) noexcept {
+  for (std::size_t i = 0; i < group.awaited.count && result == ncclSuccess; ++i) {
+    const AwaitedComm& made = group.awaited.comms[i];
+    if (*made.where == nullptr) continue;
+    if (find_comm(*made.where).copy == nullptr) {
+      take_expected_comm();
+      remember_comm(*made.where, made.copy);
+    }
+    set_comm_name(*made.where, made.name);
+  }
+  group.awaited = {};
 }
 
 }  // namespace
@@ -90,16 +111,18 @@ ncclResult_t missing(const char* function) noexcept {
   return ncclInvalidUsage;
 }
 
-void comm_created(ncclComm_t* comm, const NcclCopy* copy, ncclResult_t result) noexcept {
+void comm_created(ncclComm_t* comm, const NcclCopy* copy, ncclResult_t result, const char* name) noexcept {
   if (comm == nullptr || (result != ncclSuccess && result != ncclInProgress)) return;
   const CoreTable* core = load_core();
   // A creation that does not block, or stands in a group, may fill *comm later: then the first use makes it
   // known. (A split that leaves this rank out never does.)
   if (*comm == nullptr) {
     if (result == ncclInProgress || group_state().depth > 0) expect_comm();
+    if (name != nullptr) await_comm({comm, copy, name});
     return;
   }
   remember_comm(*comm, copy);
+  set_comm_name(*comm, name);
   if (core != nullptr && core->active()) core->comm_created(*comm);
 }
 
@@ -113,6 +136,7 @@ void before_reduction(Reduction& op) noexcept {
   const CoreTable* core = listening_core();
   if (core == nullptr) return;
   op.world = comm_world(op.comm);
+  op.comm_name = find_comm(op.comm).name;
   core->before(&op);
 }
 
@@ -163,7 +187,9 @@ void group_ended(ncclResult_t result) noexcept {
   GroupState& group = group_state();
   if (group.depth > 0) --group.depth;
   // A failed inner end still leaves the group open in NCCL; only the outermost one launches.
-  if (group.depth == 0) end_group(group, outcome_of(result));
+  if (group.depth != 0) return;
+  name_awaited(group, result);
+  end_group(group, outcome_of(result));
 }
 
 void group_simulated() noexcept {
@@ -173,6 +199,7 @@ void group_simulated() noexcept {
   if (group.depth != 0) return;
   group.queue.clear();
   group.overflown = false;
+  group.awaited = {};
 }
 
 }  // namespace stepgate::shim

@@ -25,8 +25,9 @@ const CoreTable* listening_core() noexcept;
 // The fixed answer of a symbol that the running NCCL lacks; says so once per name.
 ncclResult_t missing(const char* function) noexcept;
 
-// A communicator came into being: opens the core.
-void comm_created(ncclComm_t* comm, const NcclCopy* copy, ncclResult_t result) noexcept;
+// A communicator came into being: opens the core. name: one of kept_name.
+void comm_created(ncclComm_t* comm, const NcclCopy* copy, ncclResult_t result,
+                  const char* name = nullptr) noexcept;
 // It is about to go.
 void comm_retiring(ncclComm_t comm) noexcept;
 

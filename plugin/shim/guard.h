@@ -9,6 +9,7 @@
 #include <span>
 
 #include "plugin/core/core_entry.h"
+#include "plugin/shim/nccl_functions.h"
 
 namespace stepgate::shim {
 
@@ -45,6 +46,19 @@ class ReductionQueue {
   bool thread_ended_ = false;
 };
 
+// A communicator with a name that a group makes: its handle is there when the group has ended.
+struct AwaitedComm {
+  ncclComm_t* where;
+  const NcclCopy* copy;
+  const char* name;
+};
+inline constexpr std::size_t kMostAwaited =
+    16;  // as many devices as a thread may drive; further ones have none
+struct AwaitedComms {
+  AwaitedComm comms[kMostAwaited];
+  std::size_t count = 0;
+};
+
 // Reductions of the open group, in call order: nothing of a group is launched before its outermost
 // ncclGroupEnd.
 struct GroupState {
@@ -52,6 +66,7 @@ struct GroupState {
   // The queue was full: what the group still gets is no longer kept.
   bool overflown = false;
   ReductionQueue queue;
+  AwaitedComms awaited;
 };
 GroupState& group_state() noexcept;
 

@@ -1,4 +1,5 @@
 // Hooks: communicators and groups. ABI adapters only.
+#include "plugin/shim/comm_name.h"
 #include "plugin/shim/forward.h"
 
 #define STEPGATE_HOOK extern "C" __attribute__((visibility("default")))
@@ -17,30 +18,32 @@ ncclResult_t guarded(F* call, Args... args) {
 
 }  // namespace
 
-// A creation. source: which NCCL copy is meant; where: the new communicator lands there.
-#define STEPGATE_CREATION(name, source, where, parameters, ...)                           \
+// A creation. source: which NCCL copy is meant; where: the new communicator lands there; called: its name.
+#define STEPGATE_CREATION(name, source, where, called, parameters, ...)                   \
   STEPGATE_HOOK ncclResult_t nccl##name parameters {                                      \
     const NcclCopy* copy = source;                                                        \
     if (copy == nullptr || copy->functions.name == nullptr) return missing("nccl" #name); \
     const bool nested = inside_nccl();                                                    \
     const ncclResult_t result = guarded(copy->functions.name, __VA_ARGS__);               \
-    if (!nested) comm_created(where, copy, result);                                       \
+    if (!nested) comm_created(where, copy, result, called);                               \
     return result;                                                                        \
   }
 
-STEPGATE_CREATION(CommInitRank, resolve_copy(__builtin_return_address(0)), comm,
+STEPGATE_CREATION(CommInitRank, resolve_copy(__builtin_return_address(0)), comm, nullptr,
                   (ncclComm_t * comm, int nranks, ncclUniqueId commId, int rank), comm, nranks, commId, rank)
-STEPGATE_CREATION(CommInitRankConfig, resolve_copy(__builtin_return_address(0)), comm,
+STEPGATE_CREATION(CommInitRankConfig, resolve_copy(__builtin_return_address(0)), comm, name_in(config),
                   (ncclComm_t * comm, int nranks, ncclUniqueId commId, int rank, ncclConfig_t* config), comm,
                   nranks, commId, rank, config)
-STEPGATE_CREATION(CommInitRankScalable, resolve_copy(__builtin_return_address(0)), newcomm,
+STEPGATE_CREATION(CommInitRankScalable, resolve_copy(__builtin_return_address(0)), newcomm, name_in(config),
                   (ncclComm_t * newcomm, int nranks, int myrank, int nId, ncclUniqueId* commIds,
                    ncclConfig_t* config),
                   newcomm, nranks, myrank, nId, commIds, config)
 STEPGATE_CREATION(CommSplit, copy_for(comm, __builtin_return_address(0)), newcomm,
+                  name_of_child(comm, config),
                   (ncclComm_t comm, int color, int key, ncclComm_t* newcomm, ncclConfig_t* config), comm,
                   color, key, newcomm, config)
 STEPGATE_CREATION(CommShrink, copy_for(comm, __builtin_return_address(0)), newcomm,
+                  name_of_child(comm, config),
                   (ncclComm_t comm, int* excludeRanksList, int excludeRanksCount, ncclComm_t* newcomm,
                    ncclConfig_t* config, int shrinkFlags),
                   comm, excludeRanksList, excludeRanksCount, newcomm, config, shrinkFlags)

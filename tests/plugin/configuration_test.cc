@@ -83,6 +83,7 @@ const std::vector<Row>& rows() {
       {"STEPGATE_ANOMALY_SKIPS_IN_ROW", {"1", "10"}, {"0", "-1", "x"}},
       {"STEPGATE_ANOMALY_FLOOR_WINDOW", {"1", "100"}, {"0", "1.5"}},
       {"STEPGATE_OBSERVE_MIN_COUNT", {"1", "4096"}, {"0", "-1", "x"}},
+      {"STEPGATE_OBSERVE_COMM", {"data", "dp_*"}, {"two\nlines", "\xff"}},
       {"STEPGATE_OBSERVE_RANKS", {"0", "8"}, {"-1", "1.5", "all"}},
       {"STEPGATE_ANOMALY_UNDERFLOW_JUMP", {"0.5", "1"}, {"0", "-1", "1.5", "nan"}},
       {"STEPGATE_ANOMALY_STAGNATION_SHARE", {"0.5", "1"}, {"0", "-1", "1.5", "nan"}},

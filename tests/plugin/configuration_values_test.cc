@@ -30,6 +30,7 @@ const Variables kEverySetting = {{"STEPGATE_MODE", "enforce"},
                                  {"STEPGATE_ACTIVATION_TIMEOUT", "77"},
                                  {"STEPGATE_OBSERVE_MIN_COUNT", "33"},
                                  {"STEPGATE_OBSERVE_RANKS", "6"},
+                                 {"STEPGATE_OBSERVE_COMM", "data*"},
                                  {"STEPGATE_METRICS", "off"},
                                  {"STEPGATE_METRICS_ADDR", "127.0.0.9"},
                                  {"STEPGATE_METRICS_PORT", "7"},
@@ -94,6 +95,7 @@ TEST(ConfigurationValues, TheStepsArriveWhereTheyBelong) {
   EXPECT_EQ(c.activation_timeout_seconds, 77);
   EXPECT_EQ(c.observe_min_count, 33u);
   EXPECT_EQ(c.observe_ranks, 6u);
+  EXPECT_EQ(c.observe_comm, "data*");
   EXPECT_EQ(c.job_name, "a job");
   EXPECT_EQ(c.run_id, "a run");
   EXPECT_EQ(c.log, LogLevel::kInfo);

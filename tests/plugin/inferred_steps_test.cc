@@ -31,6 +31,48 @@ Met meet(InferredSteps& s, const Reduction& op) {
   return {id, s.step()};
 }
 
+TEST(GradientRule, TheCommunicatorsNameWhereOneIsAskedFor) {
+  struct Case {
+    const char* pattern;
+    const char* name;
+    bool is;
+  };
+  const Case cases[] = {
+      {"", "data", true},
+      {"", nullptr, true},
+      {"data", "data", true},
+      {"data", "Data", false},
+      {"data", nullptr, false},
+      {"*", nullptr, false},
+      {"*", "", true},
+      {"*", "data", true},
+      {"data", "data2", false},
+      {"data", "dat", false},
+      {"data*", "data", true},
+      {"data*", "data.7", true},
+      {"*data", "my data", true},
+      {"*data", "data.7", false},
+      {"d*a*a", "data", true},
+      {"d*a*a", "dada", true},
+      {"d*a*b", "data", false},
+      {"*a*a*", "aa", true},
+      {"*a*a*", "a", false},
+      {"**", "x", true},
+      {"a*b*c", "abcbc", true},
+      {"a*bc", "abcbc", true},
+      {"a*bd", "abcbc", false},
+      {"*.0", "tensor.0.0", true},
+  };
+  for (const Case& c : cases) {
+    Reduction op = reduction(0);
+    op.comm_name = c.name;
+    GradientRule rule;
+    rule.comm = c.pattern;
+    EXPECT_EQ(looks_like_gradient(op, rule), c.is)
+        << "'" << c.pattern << "' and " << (c.name != nullptr ? c.name : "no name");
+  }
+}
+
 TEST(InferredSteps, ARangeThatIsSeenAgainBeginsAStep) {
   InferredSteps s;
   bool begins = false;

@@ -1,15 +1,42 @@
 #include "plugin/core/observe/inferred_steps.h"
 
+#include <string_view>
+
 #include "metrics/record_source.h"
 #include "plugin/core/nccl_types.h"
 
 namespace stepgate::gate {
+namespace {
+
+// The newest star takes as much as the rest of the pattern needs; none before it has to be tried again.
+bool fits(std::string_view pattern, std::string_view name) noexcept {
+  std::size_t p = 0, n = 0;
+  std::size_t star = std::string_view::npos, from = 0;  // the newest star; where what it takes ends
+  while (n < name.size()) {
+    if (p < pattern.size() && pattern[p] == '*') {
+      star = p++;
+      from = n;
+    } else if (p < pattern.size() && pattern[p] == name[n]) {
+      ++p;
+      ++n;
+    } else if (star != std::string_view::npos) {
+      p = star + 1;
+      n = ++from;
+    } else {
+      return false;
+    }
+  }
+  return pattern.find_first_not_of('*', p) == std::string_view::npos;
+}
+
+}  // namespace
 
 bool looks_like_gradient(const Reduction& op, const GradientRule& rule) noexcept {
   ElementType type = ElementType::kFp32;
   if (op.kind == OpKind::kMovement) return false;  // parameters that are gathered, say
   if (op.recv == nullptr || !element_type_of(op.type, &type) || op.count < rule.min_count) return false;
   if (rule.ranks != 0 && op.world > 0 && static_cast<std::uint64_t>(op.world) != rule.ranks) return false;
+  if (!rule.comm.empty() && (op.comm_name == nullptr || !fits(rule.comm, op.comm_name))) return false;
   // Above the named operators are a job's own: sums that multiply before.
   return op.op == ncclSum || op.op == ncclAvg || op.op >= ncclNumOps;
 }

@@ -1,9 +1,10 @@
 // InferredSteps: which reductions are gradients and where a step begins, in a job that says neither.
 //
 // A reduction counts by what a call shows: a floating type, a sum or average, enough elements, a communicator
-// of the right size. A range is the memory that such a call fills. A range that is seen again begins a new
-// step; a new one joins the step that is open. A range that moved (a bucket that was built anew, memory of an
-// allocator) goes on under the name of one of its kind and size that has not been seen for more than a step.
+// of the right size and name. A range is the memory that such a call fills. A range that is seen again begins
+// a new step; a new one joins the step that is open. A range that moved (a bucket that was built anew, memory
+// of an allocator) goes on under the name of one of its kind and size that has not been seen for more than a
+// step.
 //
 // Pure bookkeeping over addresses. Thread: none of its own; the Observer's lock guards it.
 #pragma once
@@ -24,6 +25,7 @@ inline constexpr std::uint32_t kNoInferredRange = 0xffffffffu;
 struct GradientRule {
   std::uint64_t min_count = 1024;  // elements
   std::uint64_t ranks = 0;         // of the communicator; 0 any
+  std::string comm = {};           // the communicator's name, `*` for any characters; "" any, or none at all
 };
 
 bool looks_like_gradient(const Reduction& op, const GradientRule& rule) noexcept;

@@ -31,7 +31,8 @@ metrics::ReductionOp op_of(OpKind k) {
 
 Observer::Observer(ObserverOptions options, device::Device& device)
     : options_(std::move(options)),
-      rule_{options_.configuration.observe_min_count, options_.configuration.observe_ranks},
+      rule_{options_.configuration.observe_min_count, options_.configuration.observe_ranks,
+            options_.configuration.observe_comm},
       device_(device),
       pool_(device) {
   // Before the job is busy; what fails here is met again, and counted, at the first range.
