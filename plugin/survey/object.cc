@@ -8,6 +8,11 @@
 namespace stepgate::survey {
 namespace {
 
+// What another process's tables say is its word alone: beyond these they are damaged, or made to do harm.
+constexpr Address kMostTableBytes = Address{256} << 20;
+constexpr int kMostDynamicEntries = 4096;
+constexpr int kLongestChain = 4096;
+
 // What the dynamic section says.
 struct Tables {
   Address symbols = 0, strings = 0, hash = 0;
@@ -51,7 +56,8 @@ bool read_tables(const Memory& memory, const LoadedObject& object, Tables* t) {
   // ld.so adds the bias to most of these in memory; where it could not write, they are still bare.
   const auto place = [&](Address a) { return a < object.bias ? a + object.bias : a; };
   Elf64_Dyn entry{};
-  for (Address at = object.dynamic; read_value(memory, at, &entry); at += sizeof entry) {
+  Address at = object.dynamic;
+  for (int i = 0; i < kMostDynamicEntries && read_value(memory, at, &entry); ++i, at += sizeof entry) {
     switch (entry.d_tag) {
       case DT_NULL: return t->symbols != 0 && t->strings != 0;
       case DT_SYMTAB: t->symbols = place(entry.d_un.d_ptr); break;
@@ -80,6 +86,7 @@ std::uint32_t gnu_hash(const char* name) {
 Address defined(const Memory& memory, const LoadedObject& object, const Tables& t, const char* name) {
   std::uint32_t head[4];  // buckets, first symbol, words of the filter, shift
   if (t.hash == 0 || !read_value(memory, t.hash, &head) || head[0] == 0 || head[2] == 0) return 0;
+  if (head[3] >= 32) return 0;
   const std::uint32_t h = gnu_hash(name);
   const Address filter = t.hash + sizeof head, buckets = filter + 8ull * head[2];
   std::uint64_t word = 0;
@@ -88,7 +95,7 @@ Address defined(const Memory& memory, const LoadedObject& object, const Tables& 
   std::uint32_t index = 0, chain = 0;
   if (!read_value(memory, buckets + 4ull * (h % head[0]), &index) || index < head[1]) return 0;
   const Address chains = buckets + 4ull * head[0];
-  for (;; ++index) {
+  for (int i = 0; i < kLongestChain; ++i, ++index) {
     if (!read_value(memory, chains + 4ull * (index - head[1]), &chain)) return 0;
     Elf64_Sym symbol{};
     if ((chain | 1) == (h | 1) && read_value(memory, t.symbols + sizeof symbol * index, &symbol) &&
@@ -97,6 +104,7 @@ Address defined(const Memory& memory, const LoadedObject& object, const Tables& 
     }
     if ((chain & 1) != 0) return 0;
   }
+  return 0;
 }
 
 void read_slots(const Memory& memory, const LoadedObject& object, const Tables& t, Address table,
@@ -104,7 +112,7 @@ void read_slots(const Memory& memory, const LoadedObject& object, const Tables& 
   std::vector<char> scratch;
   const Address first = table + skipped * sizeof(Elf64_Rela);
   const std::size_t count = bytes / sizeof(Elf64_Rela);
-  if (table == 0 || count <= skipped) return;
+  if (table == 0 || count <= skipped || (count - skipped) * sizeof(Elf64_Rela) > kMostTableBytes) return;
   const void* all = memory.view(first, (count - skipped) * sizeof(Elf64_Rela), &scratch);
   if (all == nullptr) return;
   const auto* relocations = static_cast<const char*>(all);

@@ -64,7 +64,8 @@ struct ObjectSymbols {
 // What jobs call and NCCL itself does not re-enter: a slot for one of these is a caller's.
 const std::vector<std::string>& watched_functions();
 
-// False where the object's tables cannot be read; then `out` holds its name alone.
+// False where the object's tables cannot be read; then `out` holds its name alone. Bounded in time and
+// memory, whatever the tables say.
 bool read_object(const Memory& memory, const LoadedObject& object, ObjectSymbols* out);
 
 // Whether it offers NCCL's functions and is not the plugin, by its hash table alone.
