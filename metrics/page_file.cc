@@ -95,8 +95,9 @@ bool failed(const char* what, const std::string& path, std::string* error) {
 }  // namespace
 
 bool replace_file(const std::string& path, const std::string& text, HeldFile* held, std::string* error) {
-  // The ending is the temporary's own, so that nobody who looks for .prom or .json picks it up.
-  const std::string temporary = absl::StrCat(path, ".", getpid(), ".tmp");
+  // The ending is the temporary's own, so that nobody who looks for .prom or .json picks it up, and the name
+  // the thread's: two may write one path at the same time, and then the later rename holds.
+  const std::string temporary = absl::StrCat(path, ".", gettid(), ".tmp");
   // What lies there is a dead process's, or a trap in a folder that others may write to.
   unlink(temporary.c_str());
   HeldFile file(open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644));

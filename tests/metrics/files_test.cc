@@ -5,6 +5,7 @@
 
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "metrics/page_file.h"
 #include "tests/metrics/publisher_fixture.h"
@@ -81,6 +82,29 @@ TEST(Textfile, IsReplacedByRename) {
   EXPECT_EQ(read_file(path), "new\n");
 }
 
+// Two dumps of one gate, say.
+TEST(Textfile, ThreadsThatWriteOnePathLeaveAWholeFileOfOneOfThem) {
+  TempDir dir;
+  const std::string path = dir.path() + "/x.prom";
+  static constexpr std::size_t kBytes = 100000;
+  std::vector<std::thread> writers;
+  for (int t = 0; t < 4; ++t) {
+    writers.emplace_back([&path, t] {
+      const std::string text(kBytes, static_cast<char>('a' + t));
+      for (int i = 0; i < 200; ++i) {
+        HeldFile held;
+        std::string error;
+        EXPECT_TRUE(replace_file(path, text, &held, &error)) << error;
+        const std::string seen = read_file(path);
+        EXPECT_EQ(seen.size(), kBytes);
+        EXPECT_EQ(seen.find_first_not_of(seen.substr(0, 1)), std::string::npos) << "a mixture of two";
+      }
+    });
+  }
+  for (std::thread& w : writers) w.join();
+  EXPECT_EQ(dir.files(), std::vector<std::string>{"x.prom"}) << "no temporary file is left";
+}
+
 TEST(Textfile, AFolderThatIsNotThereIsSaidOnceAndCostsNothingElse) {
   PublisherOptions options = quiet_options();
   options.exposition.textfile_dir = "/nonexistent/folder";
@@ -146,7 +170,7 @@ TEST(TargetFileTest, FollowsNoLinkThatWasPlanted) {
   TempDir dir;
   const std::string victim = dir.path() + "/victim", path = dir.path() + "/page.json";
   std::ofstream(victim) << "precious";
-  ASSERT_EQ(symlink(victim.c_str(), (path + "." + std::to_string(getpid()) + ".tmp").c_str()), 0);
+  ASSERT_EQ(symlink(victim.c_str(), (path + "." + std::to_string(gettid()) + ".tmp").c_str()), 0);
   HeldFile held;
   std::string error;
   EXPECT_TRUE(replace_file(path, "page", &held, &error)) << error;
