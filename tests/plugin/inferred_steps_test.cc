@@ -138,11 +138,59 @@ TEST(InferredSteps, ACommunicatorThatIsGoneLeavesItsRangesToOthers) {
   EXPECT_EQ(meet(s, reduction(1, 4096, 1)).range, 0u);
 }
 
-TEST(InferredSteps, OneRangeTooMany) {
+// Sequences of ever new lengths, say, each of which is reduced once.
+TEST(InferredSteps, EverNewSizesDoNotUseUpTheNumbers) {
   InferredSteps s;
-  for (std::uint32_t i = 0; i < kMaxInferredRanges; ++i) EXPECT_EQ(meet(s, reduction(0, 2000 + i)).range, i);
+  std::size_t fresh = 10000;
+  const auto some_new_ones = [&](int n) {
+    for (int i = 0; i < n; ++i) EXPECT_LT(meet(s, reduction(7, fresh++)).range, kMaxInferredRanges);
+  };
+  some_new_ones(static_cast<int>(kMaxInferredRanges));  // no number is left when the first gradient comes
+  const std::uint32_t a = meet(s, reduction(0)).range, b = meet(s, reduction(1)).range;
+  for (std::uint64_t step = 2; step < 50; ++step) {
+    some_new_ones(300);
+    EXPECT_EQ(meet(s, reduction(0)).range, a) << "step " << step;
+    EXPECT_EQ(meet(s, reduction(1)).range, b) << "step " << step;
+    EXPECT_EQ(s.step(), step);
+  }
+  EXPECT_EQ(s.ranges(), kMaxInferredRanges);
+  EXPECT_EQ(s.turnover(a), 1u);
+}
+
+TEST(InferredSteps, WhoseCommunicatorHasGoneMakesRoomFirstAndThenTheOldest) {
+  InferredSteps s;
+  for (std::uint32_t i = 0; i < kMaxInferredRanges; ++i) {
+    EXPECT_EQ(meet(s, reduction(0, 2000 + i, i == 5 ? 1 : 0)).range, i);
+  }
+  s.comm_retired(comm_number(1));
+  EXPECT_EQ(meet(s, reduction(0, 1)).range, 5u);
+  EXPECT_EQ(meet(s, reduction(0, 2)).range, 0u);
+  EXPECT_EQ(meet(s, reduction(0, 3)).range, 1u);
+  EXPECT_EQ(s.find(reduction(0, 2000)), kNoInferredRange);
+  EXPECT_EQ(s.find(reduction(0, 2002)), 2u);
+}
+
+TEST(InferredSteps, ANumberThatGoesToAnotherOperationIsNamedAnew) {
+  InferredSteps s;
+  for (std::uint32_t i = 0; i < kMaxInferredRanges; ++i) meet(s, reduction(0, 2000 + i));
+  EXPECT_EQ(meet(s, reduction(0, 1)).range, 0u);
+  EXPECT_EQ(s.name(0), "all_reduce.0") << "the same operation keeps the name";
+  Reduction scatter = reduction(1);
+  scatter.kind = OpKind::kReduceScatter;
+  EXPECT_EQ(meet(s, scatter).range, 1u);
+  EXPECT_EQ(s.name(1), "reduce_scatter.0");
+}
+
+TEST(InferredSteps, RangesOfEveryStepGiveNoNumberAway) {
+  InferredSteps s;
+  for (int step = 0; step < 3; ++step) {
+    for (std::uint32_t i = 0; i < kMaxInferredRanges; ++i) meet(s, reduction(0, 2000 + i));
+  }
   EXPECT_EQ(meet(s, reduction(0, 1)).range, kNoInferredRange);
   EXPECT_EQ(meet(s, reduction(0, 2000)).range, 0u);
+  meet(s, reduction(0, 2000));  // the others have been away for a step by the next one
+  meet(s, reduction(0, 2000));
+  EXPECT_EQ(meet(s, reduction(0, 1)).range, 1u);
 }
 
 TEST(GradientRule, WhatACallMustShow) {

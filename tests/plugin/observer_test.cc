@@ -153,6 +153,21 @@ TEST_F(ObserverTest, DeclaredGradientsKeepTheirNames) {
   EXPECT_EQ(observer().range_name(2), "");
 }
 
+// The name of a declared gradient does not stay with a number that goes to another range.
+TEST_F(ObserverTest, ANumberThatIsTakenOverLosesItsName) {
+  options_.declared_name = [&](const void* data, std::uint64_t) {
+    return data == a_.data() ? std::string("bucket0") : std::string();
+  };
+  reduce(a_);
+  std::vector<float> of_any_size(2 * gate::kMaxInferredRanges + kElements, 1.0f);
+  for (std::uint32_t i = 0; i < gate::kMaxInferredRanges; ++i) {
+    Reduction op = reduction(of_any_size);
+    op.count = kElements + i;
+    EXPECT_TRUE(observer().after(op, stepgate::Outcome::kLaunched));
+  }
+  EXPECT_EQ(observer().range_name(0), "all_reduce.0");
+}
+
 TEST_F(ObserverTest, TheJobsOwnScaleIsReadWhenAStepBegins) {
   float scale = 1024;
   observer().external_scale(&scale);

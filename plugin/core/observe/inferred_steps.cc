@@ -1,6 +1,7 @@
 #include "plugin/core/observe/inferred_steps.h"
 
 #include <string_view>
+#include <utility>
 
 #include "metrics/record_source.h"
 #include "plugin/core/nccl_types.h"
@@ -29,6 +30,11 @@ bool fits(std::string_view pattern, std::string_view name) noexcept {
   return pattern.find_first_not_of('*', p) == std::string_view::npos;
 }
 
+template <class Place>
+OpKind operation_of(const Place& place) {
+  return std::get<0>(std::get<1>(place));
+}
+
 }  // namespace
 
 bool looks_like_gradient(const Reduction& op, const GradientRule& rule) noexcept {
@@ -53,39 +59,81 @@ std::uint32_t InferredSteps::find(const Reduction& op) const {
 std::uint32_t InferredSteps::meet(const Reduction& op, bool* begins) {
   const Place place = place_of(op);
   const auto it = by_place_.find(place);
-  const std::uint32_t id = it != by_place_.end() ? it->second : adopt(place);
+  const bool seen_again = it != by_place_.end();
+  const std::uint32_t id = seen_again ? it->second : adopt(place);
   *begins = false;
   if (id == kNoInferredRange) return id;
-  if (step_ == 0 || ranges_[id].last_step == step_) {
+  Range& r = ranges_[id];
+  if (step_ == 0 || r.last_step == step_) {
     ++step_;
     *begins = true;
   }
-  ranges_[id].last_step = step_;
+  r.recurs = r.recurs || seen_again;
+  r.last_step = step_;
+  r.last_met = ++met_;
   return id;
 }
 
+// A number for a place that has none yet.
 std::uint32_t InferredSteps::adopt(const Place& place) {
-  const Kind& kind = std::get<Kind>(place);
+  std::uint32_t id = moved(place);
+  const bool same_kind = id != kNoInferredRange;
+  if (!same_kind && ranges_.size() == kMaxInferredRanges) {
+    id = expendable();
+    if (id == kNoInferredRange) return id;
+  }
+  if (id == kNoInferredRange) {
+    Range r;
+    r.place = place;
+    r.name = next_name(place);
+    by_place_[place] = ranges();
+    ranges_.push_back(std::move(r));
+    return ranges() - 1;
+  }
+  Range& r = ranges_[id];
+  const bool same_operation = operation_of(r.place) == operation_of(place);
+  if (!same_operation) r.name = next_name(place);
+  by_place_[place] = id;
+  if (r.known) by_place_.erase(r.place);
+  r.place = place;
+  r.known = true;
+  if (same_kind) {
+    r.recurs = true;
+  } else {
+    r.recurs = false;
+    r.last_step = 0;
+    ++r.turnover;
+  }
+  return id;
+}
+
+// One of the same kind that has not been seen for more than a step, or whose communicator has gone.
+std::uint32_t InferredSteps::moved(const Place& place) const {
   for (std::uint32_t i = 0; i < ranges_.size(); ++i) {
-    Range& r = ranges_[i];
-    const bool mine = std::get<Kind>(r.place) == kind;
+    const Range& r = ranges_[i];
+    const bool mine = std::get<Kind>(r.place) == std::get<Kind>(place);
     const bool idle =
         !r.known || (std::get<ncclComm_t>(r.place) == std::get<ncclComm_t>(place) && r.last_step + 1 < step_);
-    if (!mine || !idle) continue;
-    if (r.known) by_place_.erase(r.place);
-    r.place = place;
-    r.known = true;
-    by_place_[place] = i;
-    return i;
+    if (mine && idle) return i;
   }
-  if (ranges_.size() == kMaxInferredRanges) return kNoInferredRange;
-  const auto op = static_cast<std::size_t>(std::get<OpKind>(kind));
-  Range r;
-  r.place = place;
-  r.name = std::string(metrics::kReductionOpNames[op]) + "." + std::to_string(named_[op]++);
-  by_place_[place] = ranges();
-  ranges_.push_back(std::move(r));
-  return ranges() - 1;
+  return kNoInferredRange;
+}
+
+// The range that is missed the least, or kNoInferredRange where all of them come in every step.
+std::uint32_t InferredSteps::expendable() const {
+  std::uint32_t best = kNoInferredRange;
+  for (std::uint32_t i = 0; i < ranges_.size(); ++i) {
+    const Range& r = ranges_[i];
+    if (r.known && r.recurs && r.last_step + 1 >= step_) continue;
+    const auto worth = [](const Range& x) { return std::tuple(x.known, x.known && x.recurs, x.last_met); };
+    if (best == kNoInferredRange || worth(r) < worth(ranges_[best])) best = i;
+  }
+  return best;
+}
+
+std::string InferredSteps::next_name(const Place& place) {
+  const auto op = static_cast<std::size_t>(operation_of(place));
+  return std::string(metrics::kReductionOpNames[op]) + "." + std::to_string(named_[op]++);
 }
 
 void InferredSteps::comm_retired(ncclComm_t comm) {

@@ -105,6 +105,7 @@ std::uint32_t Observer::enter_locked(const Reduction& op) noexcept {
     if (begins) begin_step_locked(op.stream);
     if (id >= ranges_.size() && !add_range_locked(id, op)) return kNoInferredRange;
     Range& r = ranges_[id];
+    if (r.turnover != steps_.turnover(id)) name_range_locked(id, op);
     if (r.watch == nullptr || r.watch->begin(op.stream) != Code::kOk) {
       failed_locked(metrics::Stage::kScan);
       return kNoInferredRange;
@@ -127,12 +128,17 @@ void Observer::failed_locked(metrics::Stage stage) noexcept {
 bool Observer::add_range_locked(std::uint32_t id, const Reduction& op) {
   ranges_.resize(id + std::size_t{1});
   ranges_[id].watch = pool_.add();
+  name_range_locked(id, op);
+  return ranges_[id].watch != nullptr;
+}
+
+void Observer::name_range_locked(std::uint32_t id, const Reduction& op) {
   const std::string declared =
       options_.declared_name ? options_.declared_name(op.recv, op.count * element_bytes(op.type)) : "";
+  ranges_[id].turnover = steps_.turnover(id);
   const std::lock_guard lock(records_mutex_);
-  names_.resize(id + std::size_t{1});
+  if (names_.size() <= id) names_.resize(id + std::size_t{1});
   names_[id] = declared.empty() ? steps_.name(id) : declared;
-  return ranges_[id].watch != nullptr;
 }
 
 void Observer::begin_step_locked(device::Stream s) {

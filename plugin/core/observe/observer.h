@@ -95,7 +95,8 @@ class Observer final : public metrics::RecordSource {
   };
   struct Range {
     Watch* watch = nullptr;
-    bool begun = false;  // by before(), for the call that is under way
+    std::uint32_t turnover = 0;  // of the number, when its name was found
+    bool begun = false;          // by before(), for the call that is under way
     bool local = false;
   };
   struct Pending {
@@ -110,6 +111,7 @@ class Observer final : public metrics::RecordSource {
   bool take_pending(ncclComm_t comm, Reduction* op) noexcept;
   std::uint32_t enter_locked(const Reduction& op) noexcept;
   bool add_range_locked(std::uint32_t id, const Reduction& op);
+  void name_range_locked(std::uint32_t id, const Reduction& op);
   void begin_step_locked(device::Stream s);
   void failed_locked(metrics::Stage stage) noexcept;
   void take_scale_locked(Step& step, device::Stream s) noexcept;
