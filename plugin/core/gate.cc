@@ -16,7 +16,6 @@ Gate::Gate(GateOptions options, device::Device& device, const ShimServices& serv
       observations_(device, counters_, scales_loss(options_.params)) {
   published_params_ = options_.params;
   hits_.reserve(64);
-  pending_.reserve(64);
   known_.reserve(16);
 }
 

@@ -33,41 +33,18 @@
 #include "plugin/core/core_entry.h"
 #include "plugin/core/device_buffer.h"
 #include "plugin/core/gate_counters.h"
+#include "plugin/core/gate_options.h"
 #include "plugin/core/groups.h"
 #include "plugin/core/log.h"
 #include "plugin/core/nccl_calls.h"
 #include "plugin/core/observe/observations.h"
 #include "plugin/core/pending_ballot.h"
+#include "plugin/core/pending_calls.h"
 #include "plugin/core/plane/sampler.h"
 #include "plugin/core/range_table.h"
 #include "plugin/core/state_blob.h"
 
 namespace stepgate::gate {
-
-#define STEPGATE_TEXT_OF(x) #x
-#define STEPGATE_TEXT(x) STEPGATE_TEXT_OF(x)
-inline constexpr char kVersionText[] = STEPGATE_TEXT(STEPGATE_VERSION_MAJOR) "." STEPGATE_TEXT(
-    STEPGATE_VERSION_MINOR) "." STEPGATE_TEXT(STEPGATE_VERSION_PATCH);
-
-inline constexpr std::uint32_t kMaxRanges = 4096;
-inline constexpr std::uint32_t kAnonymousSlots = 64;  // local scans of undeclared send buffers
-inline constexpr std::size_t kOffendersKept = 256;
-inline constexpr std::size_t kOffendersForPlane = 16384;  // between two looks of the plane
-inline constexpr std::size_t kSideStreams = 32;           // with gradients of one step, beside the step's own
-// cudaStreamPerThread: one handle for another stream in every thread.
-inline const device::Stream kPerThreadStream = reinterpret_cast<device::Stream>(std::uintptr_t{2});
-// One message size for every exchange of ours, so that two ranks at different points of the protocol
-// still pair up and find out, instead of hanging.
-inline constexpr int kExchangeFields = kSummaryFields;
-
-struct GateOptions {
-  std::string name = "0";
-  int rank = 0, world = 1;
-  std::string abstains;  // why this rank votes against every agreement; "": it takes part
-  ScalerParams params;
-  StepPolicy policy;
-  Configuration configuration;
-};
 
 class Gate final : public metrics::RecordSource, public plane::RankSource {
  public:
@@ -98,7 +75,8 @@ class Gate final : public metrics::RecordSource, public plane::RankSource {
   // ---- hooks (gate_hooks.cc)
   void before(const Reduction& op) noexcept;
   void after(const Reduction& op, Outcome outcome) noexcept;
-  // What was pending on a non-blocking communicator has been launched.
+  // What was pending on a non-blocking communicator has been launched. Who has nothing there waits for
+  // nobody.
   void settled(ncclComm_t comm) noexcept;
 
   // ---- activation (gate_activation.cc)
@@ -164,12 +142,6 @@ class Gate final : public metrics::RecordSource, public plane::RankSource {
     std::thread::id thread;
     std::uint64_t pokes = 0;
     bool marked = false;
-  };
-
-  // A reduction that a helper thread of NCCL launches later.
-  struct Pending {
-    Reduction op;
-    std::thread::id issuer;  // nobody else enqueues work for it
   };
 
   // First in a call that writes on the gate's stream; at its end, with no lock held, what was written is
@@ -330,7 +302,7 @@ class Gate final : public metrics::RecordSource, public plane::RankSource {
   std::vector<DeviceBuffer<GradStats>> kept_stats_;     // a graph may write there
   Groups groups_;
   std::vector<ncclComm_t> known_;  // communicators seen while nothing captured
-  std::vector<Pending> pending_;
+  PendingCalls pending_;
   std::array<Used, kSideStreams> used_;  // of the open step, the first used_count_
   std::size_t used_count_ = 0;
   std::vector<RangeTable::Hit> hits_;         // scratch

@@ -227,7 +227,7 @@ void Gate::moved_locked(const Reduction& op, Outcome outcome) noexcept {
 // Kept until its communicator says that it was launched.
 void Gate::hold_locked(const Reduction& op) noexcept {
   try {
-    pending_.push_back({op, std::this_thread::get_id()});
+    pending_.hold(op);
   } catch (...) {
     failed_ = true;  // the step's end would not know that it has to wait for it
   }

@@ -191,26 +191,16 @@ stepgate_status Gate::quiesce(const char* function) {
 
 // ---- non-blocking communicators
 
+// A watchdog asks all day, and mutex_ may be held across a launch that waits.
 void Gate::settled(ncclComm_t comm) noexcept {
+  if (!pending_.mine(comm)) return;
   const std::lock_guard lock(mutex_);
-  const auto me = std::this_thread::get_id();
-  for (std::size_t i = 0; i < pending_.size();) {
-    if (pending_[i].op.comm != comm || pending_[i].issuer != me) {
-      ++i;
-      continue;
-    }
-    const Reduction op = pending_[i].op;
-    pending_.erase(pending_.begin() + static_cast<std::ptrdiff_t>(i));
-    launched_locked(op);
-  }
+  Reduction op;
+  while (pending_.take_mine(comm, &op)) launched_locked(op);
 }
 
 void Gate::forget_pending_locked(ncclComm_t comm) noexcept {
-  std::erase_if(pending_, [&](const Pending& p) {
-    if (p.op.comm != comm) return false;
-    drop_veto_ = true;  // nobody will say what became of it
-    return true;
-  });
+  if (pending_.forget(comm) != 0) drop_veto_ = true;  // nobody will say what became of it
 }
 
 // Before the step's end: nothing of the step may still wait for a helper thread of NCCL, for a scan
@@ -220,8 +210,8 @@ void Gate::settle_pending() noexcept {
     ncclComm_t comm = nullptr;
     {
       const std::lock_guard lock(mutex_);
-      if (phase_ != Phase::kOpen || pending_.empty()) return;
-      comm = pending_.front().op.comm;
+      if (phase_ != Phase::kOpen || pending_.none()) return;
+      comm = pending_.first();
     }
     const NcclTable* table = services_.table_of(comm);
     const ncclResult_t state =
@@ -235,16 +225,15 @@ void Gate::settle_pending() noexcept {
       forget_pending_locked(comm);
     }
     // What another thread issued has been launched and is read at the step's end.
-    for (const Pending& p : pending_) {
-      if (p.op.comm != comm) continue;
-      counters_.passed(static_cast<metrics::ReductionOp>(p.op.kind));
-      if (p.op.stream == kPerThreadStream) {
+    Reduction op;
+    while (pending_.take(comm, &op)) {
+      counters_.passed(static_cast<metrics::ReductionOp>(op.kind));
+      if (op.stream == kPerThreadStream) {
         drop_veto_ = true;  // the other thread's stream has no name here
       } else {
-        mark_stream_locked(p.op.stream);
+        mark_stream_locked(op.stream);
       }
     }
-    std::erase_if(pending_, [&](const Pending& p) { return p.op.comm == comm; });
   }
 }
 

@@ -72,10 +72,12 @@ mutate no-order-between-calls "$order" 's/if \(last_ == nullptr \|\| \(phase_ !=
   gate_cuda_test 'CudaStreams.AStepMayMoveFromStreamToStream'
 mutate streams-forget-what-was-declared "$order" 's/if \(\*seen == pokes_ \|\| capturing_\) return true;/return true;/' \
   gate_cuda_test 'CudaStreams.WhatIsDeclaredWithinAStepComesFirst'
-mutate any-thread-flushes "$order" 's/pending_\[i\]\.issuer != me/(pending_[i].issuer != me \&\& false)/' \
+mutate any-thread-flushes plugin/core/pending_calls.cc 's/ && c\.issuer == me//g' \
   gate_cuda_test 'CudaNonBlocking.TheJobsOwnQuestionFlushes'
-mutate a-lost-word-is-no-veto "$order" 's/drop_veto_ = true;  \/\/ nobody/(void)0;  \/\/ nobody/' \
+mutate a-lost-word-is-no-veto "$order" 's/if \(pending_\.forget\(comm\) != 0\) drop_veto_ = true;/pending_.forget(comm);/' \
   gate_cuda_test 'CudaNonBlocking.ACommunicatorThatGoesVetoesWhatItHadPending'
+mutate asking-waits-for-a-launch "$order" 's/if \(!pending_\.mine\(comm\)\) return;//' \
+  gate_test 'GatePending.WhoHasNothingThereWaitsForNobody'
 mutate half-captured-steps "$order" 's/if \(state == CaptureState::kFailed \|\| \(state == CaptureState::kCapturing\) == capturing_\) return true;/if (state != CaptureState::kUnknown) return true;/' \
   gate_cuda_test 'CudaGraphs.AStepIsCapturedWholeOrNotAtAll'
 mutate retired-ones-are-polled plugin/core/nccl_calls.cc 's/if \(std::find\(retired_[^;]*return ncclInternalError;//s' \

@@ -147,6 +147,7 @@ TEST(InferredSteps, EverNewSizesDoNotUseUpTheNumbers) {
   };
   some_new_ones(static_cast<int>(kMaxInferredRanges));  // no number is left when the first gradient comes
   const std::uint32_t a = meet(s, reduction(0)).range, b = meet(s, reduction(1)).range;
+  ASSERT_LT(a, kMaxInferredRanges);
   for (std::uint64_t step = 2; step < 50; ++step) {
     some_new_ones(300);
     EXPECT_EQ(meet(s, reduction(0)).range, a) << "step " << step;

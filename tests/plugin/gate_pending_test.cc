@@ -1,0 +1,84 @@
+// Calls that a helper thread of NCCL launches later, and who asks for them.
+#include <gtest/gtest.h>
+
+#include <future>
+#include <thread>
+
+#include "plugin/core/pending_calls.h"
+#include "tests/plugin/fake_world.h"
+
+namespace stepgate::test {
+namespace {
+
+using gate::PendingCalls;
+
+ncclComm_t comm_of(int i) {
+  static char comms[2];
+  return reinterpret_cast<ncclComm_t>(&comms[i]);
+}
+
+Reduction call_on(int comm, std::size_t count) {
+  return {OpKind::kAllReduce, ncclFloat32, ncclSum, 0, nullptr, nullptr, count, 2, comm_of(comm), nullptr};
+}
+
+TEST(PendingCalls, AreTakenOldestFirstByTheThreadThatMadeThem) {
+  PendingCalls calls;
+  EXPECT_TRUE(calls.none());
+  EXPECT_EQ(calls.first(), nullptr);
+  calls.hold(call_on(1, 1));
+  std::thread([&] { calls.hold(call_on(0, 2)); }).join();
+  calls.hold(call_on(0, 3));
+  calls.hold(call_on(0, 4));
+  EXPECT_FALSE(calls.none());
+  EXPECT_EQ(calls.first(), comm_of(1));
+  std::thread([&] { EXPECT_FALSE(calls.mine(comm_of(1))); }).join();
+  Reduction op;
+  EXPECT_TRUE(calls.mine(comm_of(0)));
+  ASSERT_TRUE(calls.take_mine(comm_of(0), &op));
+  EXPECT_EQ(op.count, 3u);
+  ASSERT_TRUE(calls.take_mine(comm_of(0), &op));
+  EXPECT_EQ(op.count, 4u);
+  EXPECT_FALSE(calls.take_mine(comm_of(0), &op));
+  EXPECT_FALSE(calls.mine(comm_of(0)));
+  ASSERT_TRUE(calls.take(comm_of(0), &op)) << "what another thread left";
+  EXPECT_EQ(op.count, 2u);
+  EXPECT_EQ(calls.forget(comm_of(0)), 0u);
+  EXPECT_EQ(calls.forget(comm_of(1)), 1u);
+  EXPECT_TRUE(calls.none());
+  calls.hold(call_on(1, 5));
+  calls.clear();
+  EXPECT_TRUE(calls.none());
+}
+
+// A watchdog asks a communicator for its state while a hook is stuck in a launch, in a full queue say, and
+// holds the gate. It has nothing there, whoever else has.
+TEST(GatePending, WhoHasNothingThereWaitsForNobody) {
+  World world({.ranks = 1});
+  Rank& r = world.rank(0);
+  r.declare("shard", {&r.shard});
+  ASSERT_EQ(r.activate(), STEPGATE_OK) << gate::last_error();
+  r.begin();
+  const Reduction op{OpKind::kAllReduce, ncclFloat32,    ncclSum, 0,        r.shard.data(),
+                     r.shard.data(),     r.shard.size(), 1,       r.comm(), nullptr};
+  std::promise<void> launching, done;
+  r.device().at_scan([&] {
+    launching.set_value();
+    done.get_future().wait();
+  });
+  std::thread stuck([&] {
+    r.gate().after(op, stepgate::Outcome::kPending);
+    r.gate().settled(r.comm());
+  });
+  launching.get_future().wait();
+  auto watchdog = std::async(std::launch::async, [&] { r.gate().settled(r.comm()); });
+  EXPECT_EQ(watchdog.wait_for(std::chrono::seconds(20)), std::future_status::ready);
+  done.set_value();
+  stuck.join();
+  watchdog.wait();
+  r.device().at_scan(nullptr);
+  EXPECT_EQ(r.gate().counters().reductions_scanned[0], 1u);
+  EXPECT_TRUE(r.end().applies());
+}
+
+}  // namespace
+}  // namespace stepgate::test
