@@ -64,8 +64,6 @@ class Gate final : public metrics::RecordSource, public plane::RankSource {
   stepgate_status retire_range(std::uint32_t id);
   stepgate_status retire_all();
   stepgate_status range_absent(std::uint32_t id, bool absent);
-  // Whether a result range of this gate shares memory with it.
-  bool declares(const RangeSpec& spec) noexcept;
   bool unscales_in_hook() const { return options_.policy.unscale == UnscaleMode::kInHook; }
   // The name of a result range that lies in exactly this memory, or "".
   std::string declared_name(const void* data, std::uint64_t bytes);
@@ -245,6 +243,7 @@ class Gate final : public metrics::RecordSource, public plane::RankSource {
   stepgate_status refuse(metrics::RefuseReason reason, const std::string& why);
   stepgate_status ready_to_vote(const char* function, device::Stream s);
   bool write_fresh_locked(std::uint64_t step) noexcept;
+  bool renew_summary_locked() noexcept;
   stepgate_status vote(BallotKind kind, bool willing, device::Stream s, double* sums);
   stepgate_status confirm(stepgate_status voted, device::Stream s, const double* sums);
   Ballot ballot_locked() const;
@@ -279,8 +278,12 @@ class Gate final : public metrics::RecordSource, public plane::RankSource {
   DeviceBuffer<GateBlock> block_;
   DeviceBuffer<RangeSlot> slots_;  // kAnonymousSlots, then one per range id
   DeviceBuffer<double> summary_;   // kMaxSets * kExchangeFields, of the built-in exchange
-  DeviceBuffer<double> failure_;   // kExchangeFields, constant after creation
-  DeviceBuffer<double> nothing_;   // as many zeros: what a rank sends that an earlier group cut off
+  // Those that an exchange which came to nothing may still write to, whenever its collective ends: agreements
+  // that begin later have one of their own.
+  std::vector<DeviceBuffer<double>> kept_summaries_;
+  bool summary_in_doubt_ = false;
+  DeviceBuffer<double> failure_;  // kExchangeFields, constant after creation
+  DeviceBuffer<double> nothing_;  // as many zeros: what a rank sends that an earlier group cut off
   const std::shared_ptr<Polls> polls_ = std::make_shared<Polls>();  // a timed-out call keeps it
   std::shared_ptr<PendingBallot> ballot_;
   // Mapped memory: written by the device, read by the host.
@@ -327,6 +330,7 @@ class Gate final : public metrics::RecordSource, public plane::RankSource {
   // The device's copy of block or slots is not what this side believes (or the other way round): from
   // here on every summary is the constant failure summary, so that all ranks are released.
   bool broken_ = false;
+  bool ended_whole_ = false;              // the last step, by step_end
   bool any_begun_ = false;                // a step has begun since creation or the last load
   bool release_counted_ = false;          // since the last activation
   device::Stream step_stream_ = nullptr;  // of the open step's begin

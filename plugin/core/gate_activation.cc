@@ -7,6 +7,7 @@
 #include <cstring>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "collectives/core/decimal.h"
 #include "plugin/core/activation.h"
@@ -110,6 +111,7 @@ stepgate_status Gate::enforce_decide(device::Stream, const double* fields) {
     broken_ = false;
     known = control_locked() && known &&
             write_fresh_locked(mirror_.get()->last_decided + furthest_ahead(fields, world));
+    known = renew_summary_locked() && known;
     release_counted_ = false;
     for (std::uint32_t i = 0; i < ranges_.slots(); ++i) write_slot(i);  // sets broken_ where one fails
   }
@@ -124,6 +126,24 @@ stepgate_status Gate::enforce_decide(device::Stream, const double* fields) {
   log_.info("enforce begins: " + std::to_string(options_.world) + " ranks, rule " +
             scaler_rule_name(options_.params.rule));
   return STEPGATE_OK;
+}
+
+// False: there is no memory for a summary of the new agreement's own.
+bool Gate::renew_summary_locked() noexcept {
+  if (!summary_in_doubt_) return true;
+  try {
+    kept_summaries_.emplace_back();
+    if (!kept_summaries_.back().allocate(device_, std::size_t{kMaxSets} * kExchangeFields,
+                                         device::Memory::kDevice)) {
+      kept_summaries_.pop_back();
+      return false;
+    }
+    std::swap(kept_summaries_.back(), summary_);  // a graph may go on with the old one
+  } catch (...) {
+    return false;
+  }
+  summary_in_doubt_ = false;
+  return true;
 }
 
 // The block with which all ranks begin, from what this one's was. step: alike on all, for summaries are

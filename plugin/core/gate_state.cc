@@ -156,6 +156,7 @@ stepgate_status Gate::end_agreement_locked(const char* function, std::uint64_t g
   }
   ++agreement_;
   enforcing_ = false;
+  summary_in_doubt_ = summary_in_doubt_ || phase_ == Phase::kEnding;  // an exchange is under way
   phase_ = Phase::kIdle;
   mirror_locked(control_);
   poked_locked();

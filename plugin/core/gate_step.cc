@@ -47,6 +47,12 @@ stepgate_status captures_elsewhere(const char* function) {
               std::string(function) + ": the default stream cannot be used while another stream is captured");
 }
 
+constexpr char kNoStep[] = ": no step is open; call stepgate_step_begin";
+constexpr char kEndedWhole[] =
+    ": no step is open, for stepgate_step_end has ended it and moved the scale: it is for one set a step; "
+    "allowed: stepgate_step_begin, and for several sets stepgate_summarize, a sum of your own and "
+    "stepgate_decide for each, then stepgate_scaler_update once";
+
 std::string set_text(std::uint32_t set) {
   return "set " + std::to_string(set) + "; allowed: 0 to " + std::to_string(kMaxSets - 1);
 }
@@ -80,6 +86,7 @@ stepgate_status Gate::step_begin(device::Stream s) {
   attributing_ = attribution_on();
   scan_seconds_ = agreement_seconds_ = 0;
   phase_ = Phase::kOpen;
+  ended_whole_ = false;
   const device::BeginStep job{block_.get(), slots_.get(), kAnonymousSlots + ranges_.slots(), mirror_.get()};
   const bool begun = device_.begin_step(s, job) == device::Code::kOk;
   const bool marked = device_.record(s, begun_) == device::Code::kOk;
@@ -143,7 +150,7 @@ bool Gate::ready_for_step_locked(const char* function, std::uint32_t set, stepga
   } else if (!enforcing()) {
     *why = inactive(function);
   } else if (phase_ != Phase::kOpen) {
-    *why = fail(STEPGATE_INVALID, std::string(function) + ": no step is open; call stepgate_step_begin");
+    *why = fail(STEPGATE_INVALID, std::string(function) + (ended_whole_ ? kEndedWhole : kNoStep));
   } else if (summarized_ & (1u << set)) {
     *why = fail(STEPGATE_INVALID, std::string(function) + ": set " + std::to_string(set) +
                                       " has been summarized in this step already");
@@ -272,6 +279,7 @@ device::FinishStep Gate::finish_job(std::int32_t decide_set) {
 // Decides decide_set where one is left to decide, then ends the step.
 stepgate_status Gate::finish_locked(std::int32_t decide_set, device::Stream s, device::CaptureState state) {
   phase_ = Phase::kIdle;
+  ended_whole_ = decide_set != kNoSet;
   const std::uint32_t before = decided_;
   if (decide_set != kNoSet) decided_ |= 1u << decide_set;
   const bool finished = device_.finish_step(s, finish_job(decide_set)) == device::Code::kOk;
@@ -333,6 +341,7 @@ stepgate_status Gate::step_end(std::uint32_t set, device::Stream s) {
   }
   agreement_seconds_ = seconds_since(start);
   if (exchanged) return finish_locked(static_cast<std::int32_t>(set), s, state);
+  summary_in_doubt_ = true;
   counters_.error(metrics::Stage::kExchange);
   log_.error("step " + std::to_string(step_) + " undecided: " + error);
   if (cut_off) release_locked(s);

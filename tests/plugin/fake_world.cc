@@ -120,6 +120,11 @@ int FakeNccl::exchanges(int rank) {
   return calls_[static_cast<std::size_t>(rank)][kExchange];
 }
 
+const void* FakeNccl::receiver(int rank) {
+  const std::lock_guard lock(mutex_);
+  return receivers_[rank];
+}
+
 int FakeNccl::depth() {
   return nccl_depth;
 }
@@ -151,6 +156,7 @@ ncclResult_t FakeNccl::meet(Place place, int rank, const void* send, std::size_t
                             const Combine& combine) {
   std::unique_lock lock(mutex_);
   const int call = calls_[static_cast<std::size_t>(rank)][place]++;
+  if (place == kExchange) receivers_[rank] = recv;
   const Fate fate = fate_of(place, rank, call);
   if (fate == Fate::kAbsent) return ncclRemoteError;
   Round& round = rounds_[{place, call}];

@@ -52,6 +52,8 @@ class FakeNccl {
   // call: counts every exchange of that rank, activation included, from 0.
   void set_fate(int rank, int call, Fate fate);
   int exchanges(int rank);
+  // Where its newest exchange puts the sums, or would.
+  const void* receiver(int rank);
 
   // One of the two meeting places; every rank passes each the same number of times.
   enum Place { kExchange, kGradients };
@@ -79,6 +81,7 @@ class FakeNccl {
   std::mt19937_64 random_;
   std::vector<std::unique_ptr<FakeComm>> comms_;
   std::vector<std::array<int, 2>> calls_;
+  std::map<int, const void*> receivers_;
   std::map<std::pair<int, int>, Fate> fates_;
   std::map<std::pair<int, int>, Round> rounds_;
 };

@@ -203,7 +203,30 @@ TEST(GateReset, AStepInItsExchangeIsNoneOfTheNewAgreement) {
     EXPECT_EQ(r.gate().step_end(0, nullptr), STEPGATE_UNDECIDED);
     EXPECT_NE(std::string(gate::last_error()).find("was reset"), std::string::npos) << gate::last_error();
     recovery.join();
+    const void* const old = r.nccl().receiver(0);
     EXPECT_TRUE(r.end().applies()) << "the step of the new agreement is still open";
+    EXPECT_NE(alone.receiver(0), old) << "the old all-reduce may still write there";
+  });
+}
+
+// On a communicator that does not block the all-reduce whose sum never came may end at any time.
+TEST(GateReset, AnExchangeThatFailedWritesIntoNoLaterAgreement) {
+  World world({.ranks = 2});
+  for (int r = 0; r < 2; ++r) world.nccl().set_fate(r, 2, Fate::kSumLost);
+  world.run([](Rank& r) {
+    r.declare("shard", {&r.shard});
+    ASSERT_EQ(r.activate(), STEPGATE_OK) << gate::last_error();
+    EXPECT_TRUE(r.step().applies());
+    const void* const first = r.nccl().receiver(r.rank());
+    EXPECT_EQ(r.step().end, STEPGATE_UNDECIDED);
+    const void* const lost = r.nccl().receiver(r.rank());
+    EXPECT_EQ(lost, first);
+    if (r.rank() == 1) r.device().fail(FaultyDevice::kAllocate, 0);
+    ASSERT_EQ(r.gate().enforce_begin(nullptr), STEPGATE_OK) << gate::last_error();
+    EXPECT_EQ(r.step().status, STEPGATE_RELEASED) << "rank 1 had no memory for another one";
+    ASSERT_EQ(r.gate().enforce_begin(nullptr), STEPGATE_OK) << gate::last_error();
+    EXPECT_TRUE(r.step().applies());
+    EXPECT_NE(r.nccl().receiver(r.rank()), lost);
   });
 }
 

@@ -146,6 +146,30 @@ TEST(GateSeveralSets, ASetThatIsLeftOutOfAStepIsUndecidedThere) {
   EXPECT_TRUE(r.step().applies()) << "and it releases nobody";
 }
 
+// The end moves the scale: a second one would be another step's.
+TEST(GateSeveralSets, TheBuiltInEndIsForOneSetAndSaysSo) {
+  World world({.ranks = 1});
+  Rank& r = world.rank(0);
+  std::vector<float> a(2, 1.0f), b(2, 1.0f);
+  declare_in(r.gate(), a, 0);
+  declare_in(r.gate(), b, 1);
+  ASSERT_EQ(r.activate(), STEPGATE_OK);
+  EXPECT_EQ(r.gate().step_end(0, nullptr), STEPGATE_INVALID);
+  EXPECT_EQ(std::string(gate::last_error()).find("one set"), std::string::npos) << "none was begun";
+  EXPECT_TRUE(r.step().applies());
+  EXPECT_EQ(r.gate().step_end(1, nullptr), STEPGATE_INVALID);
+  EXPECT_NE(std::string(gate::last_error()).find("it is for one set a step"), std::string::npos)
+      << gate::last_error();
+  EXPECT_EQ(r.nccl().exchanges(0), 2) << "activation and one step";
+  // Another set may be summed and decided by the caller in the same step, ahead of the end.
+  r.begin();
+  double fields[STEPGATE_SUMMARY_FIELDS];
+  ASSERT_EQ(r.gate().summarize(1, nullptr, fields), STEPGATE_OK) << gate::last_error();
+  ASSERT_EQ(r.gate().decide(1, nullptr), STEPGATE_OK) << gate::last_error();
+  EXPECT_TRUE(r.end(0).applies());
+  EXPECT_TRUE(r.wait(1).applies());
+}
+
 // ---- absent gradients
 
 // A rank whose batch used other experts has no gradient there; the others count theirs.

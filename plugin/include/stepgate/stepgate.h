@@ -270,8 +270,11 @@ STEPGATE_API stepgate_status stepgate_summarize(stepgate_gate* gate, uint32_t se
 STEPGATE_API stepgate_status stepgate_decide(stepgate_gate* gate, uint32_t set, void* stream);
 /* Once a step, after its last decide: moves the loss scale, publishes the step. */
 STEPGATE_API stepgate_status stepgate_scaler_update(stepgate_gate* gate, void* stream);
-/* summarize, SUM over the built-in transport, decide, scaler update, for a gate with one set.
- * Collective, once a step on every rank, whatever its local flags say. */
+/* summarize, SUM over the built-in transport, decide, scaler update: for a gate with one set, because it
+ * moves the scale and so ends the step. A gate with several sets calls the four itself: summarize, a sum of
+ * its own and decide for each set, in one order on all ranks, then stepgate_scaler_update once. A second
+ * stepgate_step_end in a step is STEPGATE_INVALID and says so. Collective, once a step on every rank,
+ * whatever its local flags say. */
 STEPGATE_API stepgate_status stepgate_step_end(stepgate_gate* gate, uint32_t set, void* stream);
 /* Waits for the set's decision: for the streams that the gate's calls were given. A caller that replays a
  * captured step synchronises with the replay first. decision may be NULL. STEPGATE_RELEASED and
