@@ -161,28 +161,27 @@ stepgate_status declare_range(stepgate_gate* gate, const stepgate_range* range, 
     std::string error;
     if (!range_spec(full, g.scaler_params(), &spec, &error))
       return fail(STEPGATE_INVALID, "stepgate_declare_range: " + error);
-    error = process->shared_unscale(g, spec);
-    if (!error.empty()) return fail(STEPGATE_INVALID, "stepgate_declare_range: " + error);
-    return g.declare_range(std::move(spec), id);
+    return process->declare_range(g, std::move(spec), id);
   });
 }
 
 stepgate_status retire_range(stepgate_gate* gate, std::uint32_t id) {
-  return with_gate("stepgate_retire_range", gate, [&](Gate& g) { return g.retire_range(id); });
+  return with_gate("stepgate_retire_range", gate, [&](Gate& g) { return process->retire_range(g, id); });
 }
 
 stepgate_status retire_all(stepgate_gate* gate) {
-  return with_gate("stepgate_retire_all", gate, [](Gate& g) { return g.retire_all(); });
+  return with_gate("stepgate_retire_all", gate, [](Gate& g) { return process->retire_all(g); });
 }
 
 stepgate_status range_absent(stepgate_gate* gate, std::uint32_t id, int absent) {
   return with_gate("stepgate_range_absent", gate, [&](Gate& g) { return g.range_absent(id, absent != 0); });
 }
 
-// What an activation came to: ranks that are refused observe.
-stepgate_status agreed(stepgate_status status) noexcept {
-  if (status == STEPGATE_OK) process->agreement_began();
-  if (status == STEPGATE_REFUSED) process->agreement_ended();
+// What a call that begins or ends an agreement came to: a rank without one observes. A call that was wrong
+// says nothing.
+stepgate_status agreed(const Gate& g, stepgate_status status) noexcept {
+  const bool said = status != STEPGATE_INVALID && status != STEPGATE_INACTIVE;
+  process->agreements_changed(said && !g.enforcing());
   return status;
 }
 
@@ -196,20 +195,17 @@ stepgate_status enforce_summarize(stepgate_gate* gate, void* stream, double* fie
 stepgate_status enforce_decide(stepgate_gate* gate, void* stream, const double* fields) {
   return with_gate("stepgate_enforce_decide", gate, [&](Gate& g) {
     if (fields == nullptr) return null_argument("stepgate_enforce_decide", "fields");
-    return agreed(g.enforce_decide(stream, fields));
+    return agreed(g, g.enforce_decide(stream, fields));
   });
 }
 
 stepgate_status enforce_begin(stepgate_gate* gate, void* stream) {
-  return with_gate("stepgate_enforce_begin", gate, [&](Gate& g) { return agreed(g.enforce_begin(stream)); });
+  return with_gate("stepgate_enforce_begin", gate,
+                   [&](Gate& g) { return agreed(g, g.enforce_begin(stream)); });
 }
 
 stepgate_status enforce_end(stepgate_gate* gate, void* stream) {
-  return with_gate("stepgate_enforce_end", gate, [&](Gate& g) {
-    const stepgate_status status = g.enforce_end(stream);
-    if (!g.enforcing()) process->agreement_ended();
-    return status;
-  });
+  return with_gate("stepgate_enforce_end", gate, [&](Gate& g) { return agreed(g, g.enforce_end(stream)); });
 }
 
 stepgate_status step_begin(stepgate_gate* gate, void* stream) {
@@ -364,14 +360,14 @@ stepgate_status state_load(stepgate_gate* gate, const void* blob, std::size_t by
 }
 
 stepgate_status reset(stepgate_gate* gate, std::uint64_t generation) {
-  return with_gate("stepgate_reset", gate, [&](Gate& g) { return g.reset(generation); });
+  return with_gate("stepgate_reset", gate, [&](Gate& g) { return agreed(g, g.reset(generation)); });
 }
 
 stepgate_status reset_world(stepgate_gate* gate, std::uint64_t generation, int world, int rank) {
   return with_gate("stepgate_reset_world", gate, [&](Gate& g) {
     std::string error;
     if (!check_place(world, rank, &error)) return fail(STEPGATE_INVALID, "stepgate_reset_world: " + error);
-    return g.reset_world(generation, world, rank);
+    return agreed(g, g.reset_world(generation, world, rank));
   });
 }
 

@@ -125,7 +125,9 @@ struct CoreTable {
 
   // Hooks. active() false (mode off, or start-up failed): the shim forwards and tells nothing.
   bool (*active)(void);
-  void (*comm_created)(ncclComm_t comm);  // outside of NCCL, in the thread that created it
+  // Outside of NCCL, in the thread that created it. device: where ncclCommInitAll was told to put it; -1: on
+  // the thread's own.
+  void (*comm_created)(ncclComm_t comm, int device);
   void (*comm_retired)(ncclComm_t comm);  // before the real Finalize/Destroy/Abort
   void (*before)(const Reduction* op);
   void (*after)(const Reduction* op, Outcome outcome);

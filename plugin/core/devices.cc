@@ -43,6 +43,13 @@ device::Device* Devices::current(DeviceChoice choice, std::string* error) {
   return found;
 }
 
+device::Device* Devices::numbered(int ordinal, DeviceChoice choice, std::string* error) {
+  device::Device* const here = current(choice, error);
+  if (here == nullptr || here->immediate() || ordinal < 0) return here;
+  const std::lock_guard lock(mutex_);
+  return cuda_locked(ordinal, nullptr, error);
+}
+
 bool Devices::open_driver_locked(DeviceChoice choice, std::string* error) {
   if (driver_ == nullptr) driver_ = device::cuda::Driver::open({}, error);
   if (driver_ == nullptr && choice == DeviceChoice::kCuda) *error = "STEPGATE_DEVICE=cuda: " + *error;
@@ -53,7 +60,7 @@ device::Device* Devices::cuda_locked(int ordinal, ContextHandle context, std::st
   std::unique_ptr<device::CudaDevice>& device = cuda_[ordinal];
   if (device == nullptr) device = device::CudaDevice::create({driver_, ordinal, stepgate_fatbin}, error);
   if (device == nullptr) return nullptr;
-  if (device->context() == context) return device.get();
+  if (context == nullptr || device->context() == context) return device.get();
   *error = "the CUDA context that is current here is not device " + std::to_string(ordinal) +
            "'s primary one, which is the one that this plugin and NCCL work in";
   return nullptr;

@@ -24,8 +24,12 @@ class Devices {
   // memory; kCuda: insists on the former. nullptr with *error. Host memory with *error: there is a driver,
   // and it is of no use.
   device::Device* current(DeviceChoice choice, std::string* error);
+  // The CUDA device of that number, whichever is current, where the calling thread works on CUDA; on host
+  // memory, or with -1, current().
+  device::Device* numbered(int ordinal, DeviceChoice choice, std::string* error);
 
  private:
+  // context: the current one, which must be the device's primary one; nullptr: none is asked for.
   device::Device* cuda_locked(int ordinal, device::cuda::ContextHandle context, std::string* error);
   bool open_driver_locked(DeviceChoice choice, std::string* error);
 

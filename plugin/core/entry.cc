@@ -27,8 +27,8 @@ bool active() noexcept {
   return process->active();
 }
 
-void comm_created(ncclComm_t) noexcept {
-  if (process->active()) process->comm_created();
+void comm_created(ncclComm_t, int device) noexcept {
+  if (process->active()) process->comm_created(device);
 }
 
 void comm_retired(ncclComm_t comm) noexcept {

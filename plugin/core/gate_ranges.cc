@@ -92,15 +92,6 @@ stepgate_status Gate::declare_range(RangeSpec spec, std::uint32_t* id) {
   return STEPGATE_OK;
 }
 
-bool Gate::declares(const RangeSpec& spec) noexcept {
-  const std::lock_guard lock(mutex_);
-  hits_.clear();
-  for (const device::Segment& s : spec.segments) {
-    ranges_.touching(s.data, s.count * element_size(spec.type), true, &hits_);
-  }
-  return !hits_.empty();
-}
-
 std::string Gate::declared_name(const void* data, std::uint64_t bytes) {
   if (!within_span(data, bytes)) return "";
   const std::lock_guard lock(mutex_);

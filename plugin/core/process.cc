@@ -34,7 +34,8 @@ Process::Process(const Environment& environment, const std::vector<std::string_v
   for (const std::string& note : notes) log().warn(note);
   for (const std::string& doubt : configuration_.doubts) log().warn(doubt);
   no_plane_ = plane::unsafe_ucx_environment(environment);
-  observing_ = good && configuration_.mode == Mode::kObserve && configuration_.metrics;
+  left_ = configuration_.mode == Mode::kObserve;
+  observing_ = good && left_ && configuration_.metrics;
   if (!good) stay_off(environment);
   if (configuration_.mode == Mode::kOff) configuration_.metrics = configuration_.plane = false;
 }
@@ -139,6 +140,8 @@ stepgate_status Process::destroy_gate(Gate* gate) {
     mine = std::move(*it);
     gates_.erase(it);
     forget_scale_locked(mine.get());
+    claims_.drop_all_of(mine.get());
+    agreements_changed_locked(mine->enforcing());
     if (plane_ != nullptr) plane_->sampler().remove(mine.get());
     publisher = publisher_.get();
   }
@@ -156,26 +159,12 @@ bool Process::owns(const Gate* gate) const noexcept {
   return std::any_of(gates_.begin(), gates_.end(), [&](const auto& g) { return g.get() == gate; });
 }
 
-std::string Process::shared_unscale(const Gate& gate, const RangeSpec& spec) const {
-  if (!spec.result) return "";
-  const std::shared_lock lock(gates_mutex_);
-  for (const auto& g : gates_) {
-    if (g.get() == &gate || !(g->unscales_in_hook() || gate.unscales_in_hook()) || !g->declares(spec))
-      continue;
-    return "range '" + spec.name + "': gate '" + g->name() +
-           "' has declared this memory, and one of the two multiplies it (unscale = in_hook); allowed: one "
-           "gate "
-           "over such memory";
-  }
-  return "";
-}
-
-void Process::comm_created() noexcept {
-  if (observing()) observe_here();
+void Process::comm_created(int device) noexcept {
+  if (observing()) observe_on(device);
   if (configuration_.mode != Mode::kEnforce) return;
   try {
     std::string why;
-    if (devices_.current(configuration_.device, &why) == nullptr) log().warn(why);
+    if (devices_.numbered(device, configuration_.device, &why) == nullptr) log().warn(why);
   } catch (...) {
     // The gate's creation meets the same and says so.
   }

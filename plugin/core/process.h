@@ -4,8 +4,9 @@
 // Thread: any. Locks: gates_mutex_ (shared) guards the list and is never held across a call into
 // NCCL, but hooks hold it across launches, which may wait for the device: nothing of theirs takes it
 // exclusively, or waits for somebody who does. The publisher is not called under it where that may wait.
-// Order: gates_mutex_, then a gate's own. Lifetime: made once by the core's entry and never destroyed;
-// shut_down() at exit ends the publisher. fork: a child's calls do nothing (forked()).
+// Order: gates_mutex_, then a gate's own or observing_mutex_. Claims have a lock of their own, held across
+// nothing. Lifetime: made once by the core's entry and never destroyed; shut_down() at exit ends the
+// publisher. fork: a child's calls do nothing (forked()).
 #pragma once
 
 #include <sys/types.h>
@@ -19,6 +20,7 @@
 #include <vector>
 
 #include "metrics/publisher.h"
+#include "plugin/core/claims.h"
 #include "plugin/core/configuration.h"
 #include "plugin/core/core_entry.h"
 #include "plugin/core/devices.h"
@@ -46,25 +48,32 @@ class Process {
   // Registers the gate with hooks and publisher. A name that is taken gets a number.
   stepgate_status create_gate(const stepgate_gate_config* config, Gate** out);
   stepgate_status destroy_gate(Gate* gate);
-  // "" or why this gate may not declare that: memory that one of two gates multiplies in the hook belongs to
+  // process_ranges.cc: as the gate's own; but memory that one of two gates multiplies in the hook belongs to
   // one of them alone.
-  std::string shared_unscale(const Gate& gate, const RangeSpec& spec) const;
+  stepgate_status declare_range(Gate& gate, RangeSpec spec, std::uint32_t* id);
+  stepgate_status retire_range(Gate& gate, std::uint32_t id);
+  stepgate_status retire_all(Gate& gate);
   // Whether it is a live gate of this process; the C API asks before it touches a handle.
   bool owns(const Gate* gate) const noexcept;
 
-  // The thread's device is made ready, so that no gate has to load kernels while a stream is busy.
-  void comm_created() noexcept;
+  // The device (-1: the thread's) is made ready, so that no gate has to load kernels while a stream is busy.
+  void comm_created(int device) noexcept;
   void comm_retired(ncclComm_t comm) noexcept;
   void before(const Reduction& op) noexcept;
   void after(const Reduction& op, Outcome outcome) noexcept;
   void settled(ncclComm_t comm) noexcept;
   void warn(const char* text) noexcept;
 
+  // On how many devices reductions are, or were, looked at.
+  std::size_t observed_devices() const;
+
   // The scale of the job's own scaler, for what is observed; until NULL, or the gate's end.
   stepgate_status external_scale(const Gate& gate, const float* scale);
-  // A gate was refused or has left; one enforces.
-  void agreement_ended() noexcept;
-  void agreement_began() noexcept;
+  // Called after whatever may have begun or ended a gate's agreement. left: its rank has none now.
+  void agreements_changed(bool left) noexcept;
+  // Whether reductions are looked at beside the gates: in mode observe, and in mode enforce once a gate has
+  // left its agreement or could not get one, while no gate of the process has one.
+  bool observing() const noexcept { return observing_.load(std::memory_order_relaxed); }
 
   std::string metrics_url() const;
   // Of all ranks, in one step (0: the newest that has any). *count: in, room; out, written.
@@ -83,8 +92,8 @@ class Process {
   void stop_plane_locked() noexcept;
   std::string free_name_locked(const std::string& wanted) const;
   // process_observe.cc
-  bool observing() const noexcept { return observing_.load(std::memory_order_relaxed); }
-  bool observe_here() noexcept;
+  void agreements_changed_locked(bool left) noexcept;
+  bool observe_on(int ordinal) noexcept;
   std::unique_ptr<Observer> make_observer(device::Device& device);
   metrics::Identity observer_identity(const device::Device& device) const;
   void before_observed(const Reduction& op) noexcept;
@@ -105,6 +114,9 @@ class Process {
   std::vector<std::unique_ptr<Observer>> made_observers_;
   const float* external_scale_ = nullptr;
   const Gate* scale_of_ = nullptr;
+  Claims claims_;
+  std::mutex observing_mutex_;  // so that of two changes the later one looks last
+  bool left_ = false;           // some rank here had no agreement at some time; observing_mutex_
   std::atomic<bool> observing_{false};
   std::atomic<bool> told_no_device_{false};
   // Set once, under both mutexes, and never replaced: who has read the pointer may use it without either.

@@ -28,13 +28,18 @@ thread_local Unclaimed unclaimed;
 
 }  // namespace
 
-// In mode enforce ranks observe once they have been refused or have left, until they enforce again.
-void Process::agreement_ended() noexcept {
-  observing_.store(configuration_.metrics, std::memory_order_relaxed);
+void Process::agreements_changed(bool left) noexcept {
+  const std::shared_lock lock(gates_mutex_);
+  agreements_changed_locked(left);
 }
 
-void Process::agreement_began() noexcept {
-  observing_.store(false, std::memory_order_relaxed);
+// Gates of several threads may agree and leave at once: what holds is what the gates say, not who came last.
+void Process::agreements_changed_locked(bool left) noexcept {
+  const std::lock_guard looking(observing_mutex_);
+  left_ = left_ || left;
+  const bool enforced =
+      std::any_of(gates_.begin(), gates_.end(), [](const auto& g) { return g->enforcing(); });
+  observing_.store(left_ && !enforced && configuration_.metrics && !shut_, std::memory_order_relaxed);
 }
 
 void Process::before_observed(const Reduction& op) noexcept {
@@ -53,7 +58,7 @@ void Process::after_observed(const Reduction& op, Outcome outcome) noexcept {
         if (o->after(op, outcome)) return;
       }
     }
-    if (tries != 0 || !unclaimed.look() || !observe_here()) return;
+    if (tries != 0 || !unclaimed.look() || !observe_on(-1)) return;
   }
 }
 
@@ -74,13 +79,18 @@ metrics::Identity Process::observer_identity(const device::Device& device) const
   return id;
 }
 
-// An observer for the thread's device. False: there is one already, none can be had, or somebody holds what
-// it takes: hooks come here, and a gate's creation waits for the device, a hook for its queue. Then the next
-// reduction tries again.
-bool Process::observe_here() noexcept {
+std::size_t Process::observed_devices() const {
+  const std::shared_lock lock(gates_mutex_);
+  return observers_.size();
+}
+
+// An observer for that device (-1: the thread's). False: there is one already, none can be had, or somebody
+// holds what it takes: hooks come here, and a gate's creation waits for the device, a hook for its queue.
+// Then the next reduction tries again.
+bool Process::observe_on(int ordinal) noexcept {
   try {
     std::string why;
-    device::Device* const device = devices_.current(configuration_.device, &why);
+    device::Device* const device = devices_.numbered(ordinal, configuration_.device, &why);
     if (device == nullptr) {
       if (!told_no_device_.exchange(true)) log().warn("nothing is observed: " + why);
       return false;

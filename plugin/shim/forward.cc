@@ -37,13 +37,19 @@ void end_group(GroupState& group, Outcome outcome) noexcept {
   group.overflown = false;
 }
 
+// Of a reduction whose send buffer nobody has read: that it filled its memory is all that can be said.
+void tell_unread(const CoreTable& core, Reduction op) noexcept {
+  op.kind = OpKind::kMovement;
+  core.after(&op, Outcome::kPending);
+}
+
 // A group without an end that a hook saw: it ended past them, and what comes now is in none. Nobody can tell
 // when it is launched, so hooks no longer read it; a gate reads it at the step's end. What was kept may be
 // old, and its communicator gone.
 void overflow(const CoreTable& core, GroupState& group) noexcept {
   group.overflown = true;
   for (const Reduction& op : group.queue.all()) {
-    if (find_comm(op.comm).copy != nullptr) core.after(&op, Outcome::kPending);
+    if (find_comm(op.comm).copy != nullptr) tell_unread(core, op);
   }
   group.queue.clear();
   note_miss(survey::Cause::kUnhooked, "ncclGroupEnd",
@@ -111,7 +117,8 @@ ncclResult_t missing(const char* function) noexcept {
   return ncclInvalidUsage;
 }
 
-void comm_created(ncclComm_t* comm, const NcclCopy* copy, ncclResult_t result, const char* name) noexcept {
+void comm_created(ncclComm_t* comm, const NcclCopy* copy, ncclResult_t result, const char* name,
+                  int device) noexcept {
   if (comm == nullptr || (result != ncclSuccess && result != ncclInProgress)) return;
   const CoreTable* core = load_core();
   // A creation that does not block, or stands in a group, may fill *comm later: then the first use makes it
@@ -123,7 +130,7 @@ void comm_created(ncclComm_t* comm, const NcclCopy* copy, ncclResult_t result, c
   }
   remember_comm(*comm, copy);
   set_comm_name(*comm, name);
-  if (core != nullptr && core->active()) core->comm_created(*comm);
+  if (core != nullptr && core->active()) core->comm_created(*comm, device);
 }
 
 void comm_retiring(ncclComm_t comm) noexcept {
@@ -137,19 +144,26 @@ void before_reduction(Reduction& op) noexcept {
   if (core == nullptr) return;
   op.world = comm_world(op.comm);
   op.comm_name = find_comm(op.comm).name;
-  core->before(&op);
+  // What the group's end launches is read right before that: until then the job's own work on the stream may
+  // still fill the buffer, and a group that is only simulated launches nothing.
+  const GroupState& group = group_state();
+  if (group.depth == 0 || group.overflown) core->before(&op);
 }
 
 void after_reduction(const Reduction& op, ncclResult_t result) noexcept {
   const CoreTable* core = listening_core();
   if (core == nullptr) return;
   GroupState& group = group_state();
-  if (group.depth == 0 || result != ncclSuccess) {
-    core->after(&op, outcome_of(result));
-    return;
+  const Outcome outcome = outcome_of(result);
+  if (group.depth == 0 || outcome == Outcome::kDropped) return core->after(&op, outcome);
+  if (group.overflown) return core->after(&op, Outcome::kPending);
+  if (group.queue.size() == kLargestGroup) {
+    overflow(*core, group);
+    return tell_unread(*core, op);
   }
-  if (group.queue.size() == kLargestGroup) overflow(*core, group);
-  if (group.overflown || !group.queue.push(op)) core->after(&op, Outcome::kPending);
+  if (outcome == Outcome::kLaunched && group.queue.push(op)) return;
+  if (op.kind != OpKind::kMovement) core->before(&op);
+  core->after(&op, Outcome::kPending);
 }
 
 void comm_asked(ncclComm_t comm, const CommEntry& entry, const NcclCopy& copy, const void* caller) noexcept {
@@ -181,6 +195,15 @@ void moved(ncclComm_t comm, void* data, std::size_t count, ncclDataType_t type, 
 
 void group_started(ncclResult_t result) noexcept {
   if (result == ncclSuccess) ++group_state().depth;
+}
+
+void group_ending() noexcept {
+  const GroupState& group = group_state();
+  const CoreTable* core = group.depth == 1 ? listening_core() : nullptr;
+  if (core == nullptr) return;
+  for (const Reduction& op : group.queue.all()) {
+    if (op.kind != OpKind::kMovement) core->before(&op);
+  }
 }
 
 void group_ended(ncclResult_t result) noexcept {

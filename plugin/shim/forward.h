@@ -25,9 +25,10 @@ const CoreTable* listening_core() noexcept;
 // The fixed answer of a symbol that the running NCCL lacks; says so once per name.
 ncclResult_t missing(const char* function) noexcept;
 
-// A communicator came into being: opens the core. name: one of kept_name.
-void comm_created(ncclComm_t* comm, const NcclCopy* copy, ncclResult_t result,
-                  const char* name = nullptr) noexcept;
+// A communicator came into being: opens the core. name: one of kept_name. device: -1 where it is the calling
+// thread's.
+void comm_created(ncclComm_t* comm, const NcclCopy* copy, ncclResult_t result, const char* name = nullptr,
+                  int device = -1) noexcept;
 // It is about to go.
 void comm_retiring(ncclComm_t comm) noexcept;
 
@@ -43,8 +44,9 @@ void comm_settled(ncclComm_t comm) noexcept;
 void moved(ncclComm_t comm, void* data, std::size_t count, ncclDataType_t type, cudaStream_t stream,
            ncclResult_t result) noexcept;
 
-// Around groups. result: of the real call.
+// Around groups. result: of the real call. Reductions of a group are told around its outermost end.
 void group_started(ncclResult_t result) noexcept;
+void group_ending() noexcept;
 void group_ended(ncclResult_t result) noexcept;
 void group_simulated() noexcept;
 

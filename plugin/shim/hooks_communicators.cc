@@ -53,7 +53,9 @@ STEPGATE_HOOK ncclResult_t ncclCommInitAll(ncclComm_t* comm, int ndev, const int
   if (copy == nullptr || copy->functions.CommInitAll == nullptr) return missing("ncclCommInitAll");
   const bool nested = inside_nccl();
   const ncclResult_t result = guarded(copy->functions.CommInitAll, comm, ndev, devlist);
-  for (int i = 0; !nested && i < ndev; ++i) comm_created(comm + i, copy, result);
+  for (int i = 0; !nested && i < ndev; ++i) {
+    comm_created(comm + i, copy, result, nullptr, devlist != nullptr ? devlist[i] : i);
+  }
   return result;
 }
 
@@ -114,6 +116,7 @@ STEPGATE_HOOK ncclResult_t ncclGroupEnd() {
   const NcclCopy* copy = resolve_copy(__builtin_return_address(0));
   if (copy == nullptr || copy->functions.GroupEnd == nullptr) return missing("ncclGroupEnd");
   const bool nested = inside_nccl();
+  if (!nested) group_ending();
   const ncclResult_t result = guarded(copy->functions.GroupEnd);
   if (!nested) group_ended(result);
   return result;
@@ -123,9 +126,12 @@ STEPGATE_HOOK ncclResult_t ncclGroupSimulateEnd(ncclSimInfo_t* simInfo) {
   const NcclCopy* copy = resolve_copy(__builtin_return_address(0));
   if (copy == nullptr || copy->functions.GroupSimulateEnd == nullptr) return missing("ncclGroupSimulateEnd");
   const bool nested = inside_nccl();
+  // Without a place for the estimate it is a plain end; on communicators that do not block NCCL launches too,
+  // which shows only afterwards: what such a call has reduced in place is then taken for what this rank sent.
+  if (!nested && simInfo == nullptr) group_ending();
   const ncclResult_t result = guarded(copy->functions.GroupSimulateEnd, simInfo);
-  // Without a place for the estimate it is a plain end; on communicators that do not block NCCL launches too.
   const bool launches = simInfo == nullptr || result == ncclInProgress;
+  if (!nested && launches && simInfo != nullptr) group_ending();
   if (!nested && launches) group_ended(result);
   if (!nested && !launches) group_simulated();
   return result;

@@ -117,8 +117,24 @@ mutate a-failed-wait-counts-for-nothing "$order" 's/failed_ = true;  \/\/ its re
 mutate a-failed-join-counts-for-nothing plugin/core/gate_step.cc 's/if \(!join_streams_locked\(s\)\) failed_ = true;/join_streams_locked(s);/' \
   gate_cuda_test 'CudaGateFaults.AStreamThatCannotBeOrderedReleases'
 shim=plugin/shim/forward.cc
-mutate scan-before-the-group-ends "$shim" 's/group\.depth == 0 \|\| result != ncclSuccess/true/' \
+mutate scan-before-the-group-ends "$shim" 's/group\.depth == 0 \|\| outcome == Outcome::kDropped/true/' \
   shim_hooks_test '*Group*'
+mutate a-group-is-read-at-its-calls "$shim" 's/if \(group\.depth == 0 \|\| group\.overflown\) core->before/core->before/' \
+  shim_hooks_test 'Hooks.WhatAGroupSendsIsReadAtItsEnd:Hooks.ASimulatedGroupDecidesNothing'
+mutate observed-beside-an-agreement plugin/core/process_observe.cc 's/left_ && !enforced/left_/' \
+  gate_test 'ProcessShared.ObservesWhoeverHasNoAgreementWhileNoGateHasOne'
+mutate a-failed-activation-is-told-nobody plugin/core/api.cc 's/said && !g\.enforcing\(\)/status == STEPGATE_REFUSED/' \
+  gate_test 'ProcessShared.AnActivationThatFailedObserves'
+mutate both-gates-get-the-memory plugin/core/claims.cc 's/if \(!overlap\(/if (!overlap(claim.memory, {}) || !overlap(/' \
+  gate_test 'ProcessShared.OfTwoThreadsThatDeclareOneMemoryOneIsRefused'
+mutate an-exit-waits-for-hooks plugin/core/process.cc 's/std::unique_lock lock\(gates_mutex_, std::try_to_lock\)/std::unique_lock lock(gates_mutex_)/' \
+  gate_test 'ProcessShared.AnExitDoesNotWaitForAHookThatIsStuckInALaunch'
+mutate the-publisher-waits-for-launches plugin/core/observe/observations.cc 's/lock\(mutex_, std::try_to_lock\)/lock(mutex_)/' \
+  gate_test 'GateObservations.TheReaderDoesNotWaitForALaunch'
+mutate a-retired-link-is-called plugin/core/nccl_calls.cc 's/link\.comm != nullptr && !polls\.retired\(link\.comm\)/link.comm != nullptr/' \
+  plugin_unit_test 'SumOverChain.OneThatIsRetiredInTheMiddleIsNotCalledAndTheNextOneIsStillServed'
+mutate one-device-of-a-list plugin/core/devices.cc 's/\|\| ordinal < 0\)/|| ordinal >= -1)/' \
+  gate_cuda_test 'Devices.EachOfTheListIsObserved'
 mutate what-is-sent-elsewhere-is-not-joined "$hooks" 's/  if \(w == Window::kStep\) mark_stream_locked\(op\.stream\);\n  scan_seconds_ \+= seconds_since\(start\);\n\}\n\nvoid Gate::attribute\(/}\n\nvoid Gate::attribute(/' \
   gate_cuda_test 'CudaStreams.AReduceIsReadOnItsRoot'
 mutate two-scans-of-a-range-race "$hooks" 's/  if \(w == Window::kStep\) after_last_scan_locked\(r, s\);\n//' \
@@ -141,6 +157,8 @@ mutate stuck-for-ever plugin/core/gate_state.cc 's/exchange_stuck_ = false;//' \
   gate_test 'GateResetWorld.AStuckExchangeOfTheOldWorldHoldsNothingUp'
 mutate old-groups-stay plugin/core/gate_state.cc 's/groups_\.clear\(\);//' \
   gate_test 'GateResetWorld.*'
+mutate a-late-sum-lands-in-the-next-agreement plugin/core/gate_state.cc 's/summary_in_doubt_ \|\| phase_ == Phase::kEnding/false/' \
+  gate_test 'GateReset.AStepInItsExchangeIsNoneOfTheNewAgreement'
 mutate unguarded-waits-for-an-exchange collectives/core/gate_block_impl.h 's/g\.unguarded \? unguarded_step\(g\.latched_scale\) : undecided/undecided/' \
   gate_test 'GateReleased.UnguardedNeedsNoExchange'
 mutate unguarded-within-a-step collectives/core/gate_block_impl.h 's/if \(g\.unguarded\) \{/if (g.released \&\& g.policy.released == ReleasedPolicy::kUnguarded) {/' \

@@ -1,7 +1,10 @@
 // Which device a gate works on.
 #include "plugin/core/devices.h"
 
+#include "plugin/core/process.h"
 #include "tests/collectives/device_cuda_driver/standin.h"
+#include "tests/plugin/cuda/stream_nccl.h"
+#include "tests/plugin/variables.h"
 
 namespace stepgate::test {
 namespace {
@@ -43,6 +46,39 @@ TEST(Devices, TheOneWhoseContextIsCurrent) {
     const JobStream again(standin, 2);
     EXPECT_EQ(devices.current(DeviceChoice::kAuto, &error), second) << "one device, loaded once";
   }
+}
+
+// One thread that drives several devices, as after ncclCommInitAll.
+TEST(Devices, ByNumberWhicheverIsCurrent) {
+  StandIn standin({.devices = 3});
+  Devices devices;
+  std::string error;
+  EXPECT_STREQ(devices.numbered(2, DeviceChoice::kAuto, &error)->name(), "host") << "no context is current";
+  const JobStream job(standin, 1);
+  device::Device* const other = devices.numbered(2, DeviceChoice::kAuto, &error);
+  ASSERT_NE(other, nullptr) << error;
+  EXPECT_EQ(static_cast<device::CudaDevice*>(other)->ordinal(), 2);
+  device::Device* const here = devices.numbered(-1, DeviceChoice::kAuto, &error);
+  ASSERT_NE(here, nullptr) << error;
+  EXPECT_EQ(static_cast<device::CudaDevice*>(here)->ordinal(), 1);
+  EXPECT_EQ(devices.current(DeviceChoice::kAuto, &error), here);
+  EXPECT_STREQ(devices.numbered(2, DeviceChoice::kHost, &error)->name(), "host");
+  EXPECT_EQ(devices.numbered(7, DeviceChoice::kAuto, &error), nullptr);
+  EXPECT_NE(error, "");
+}
+
+// ... whose groups say nothing of whose turn it is.
+TEST(Devices, EachOfTheListIsObserved) {
+  StandIn standin({.devices = 3});
+  const gate::Variables variables = {
+      {"STEPGATE_MODE", "observe"}, {"STEPGATE_LOG", "off"}, {"STEPGATE_METRICS_PORT", "0"}};
+  gate::Process process(gate::environment(variables), {}, StreamNccl::services());
+  const JobStream job(standin, 1);
+  for (const int ordinal : {0, 2, 1}) process.comm_created(ordinal);
+  EXPECT_EQ(process.observed_devices(), 3u);
+  process.comm_created(-1);
+  EXPECT_EQ(process.observed_devices(), 3u) << "the thread's own is one of them";
+  process.shut_down();
 }
 
 TEST(Devices, ADriverThatIsTooOldIsToldAndTheHostServes) {

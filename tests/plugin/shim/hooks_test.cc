@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "collectives/nccl_abi/nccl_abi.h"
+#include "collectives/nccl_abi/nccl_structs.h"
 #include "stepgate/stepgate.h"
 #include "tests/plugin/shim/hooks_job.h"
 #include "tests/plugin/whole_range.h"
@@ -64,6 +65,39 @@ TEST(Hooks, GroupIsReadOnlyAfterItsOutermostEnd) {
     j.all_reduce(a);
     j.all_reduce(b);
     EXPECT_EQ(j.end().norm, 4);
+  });
+}
+
+// On the host NCCL a group runs at its end; until then the job may still write what it sends.
+TEST(Hooks, WhatAGroupSendsIsReadAtItsEnd) {
+  run(2, [](Job& j) {
+    std::vector<float> bucket = {NAN, 4};
+    j.declare("bucket", bucket, j.rank() == 0);
+    j.activate();
+    j.begin();
+    ASSERT_EQ(ncclGroupStart(), ncclSuccess);
+    j.all_reduce(bucket);
+    bucket[0] = j.rank() == 1 ? INFINITY : 3.0f;
+    ASSERT_EQ(ncclGroupEnd(), ncclSuccess);
+    const stepgate_decision d = j.end();
+    EXPECT_EQ(d.reason, STEPGATE_REASON_INF) << "nobody sent a NaN";
+    EXPECT_EQ(d.offender, 1);
+  });
+}
+
+// A NaN that a simulated group would have sent is nobody's.
+TEST(Hooks, ASimulatedGroupDecidesNothing) {
+  run(1, [](Job& j) {
+    std::vector<float> sent = {NAN, NAN}, bucket = {3, 4};
+    j.declare("bucket", bucket);
+    j.activate();
+    j.begin();
+    ASSERT_EQ(ncclGroupStart(), ncclSuccess);
+    ASSERT_EQ(ncclAllReduce(sent.data(), bucket.data(), 2, ncclFloat32, ncclSum, j.comm(), nullptr),
+              ncclSuccess);
+    ncclSimInfo_t info = NCCL_SIM_INFO_INITIALIZER;
+    ASSERT_EQ(ncclGroupSimulateEnd(&info), ncclSuccess) << ncclGetLastError(nullptr);
+    EXPECT_EQ(j.end().norm, 5);
   });
 }
 

@@ -10,8 +10,8 @@ using namespace stepgate;
 bool active() {
   return true;
 }
-void comm_created(ncclComm_t) {
-  std::printf("created\n");
+void comm_created(ncclComm_t, int device) {
+  device < 0 ? std::printf("created\n") : std::printf("created on %d\n", device);
 }
 void comm_retired(ncclComm_t) {}
 void before(const Reduction* op) {

@@ -1,5 +1,5 @@
 /* A job over that NCCL:  job reduce | bcast | simulated | launching | unnamed | failed | grouped | moved |
- * ended | late | past | unended | exit */
+ * ended | late | past | unended | exit | all | listed */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,6 +50,11 @@ int main(int argc, char** argv) {
     ncclGroupStart();
     ncclGroupEnd();
     return comm == NULL;
+  }
+  if (strcmp(mode, "all") == 0 || strcmp(mode, "listed") == 0) {
+    ncclComm_t comms[2] = {NULL, NULL};
+    const int list[2] = {5, 3};
+    return ncclCommInitAll(comms, 2, strcmp(mode, "all") == 0 ? NULL : list) != ncclSuccess;
   }
   if (ncclCommInitRank(&comm, 2, id, 0) != ncclSuccess) return 1;
   if (strcmp(mode, "exit") == 0) exit_in_a_group();

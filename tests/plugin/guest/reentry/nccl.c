@@ -20,6 +20,11 @@ EXPORT ncclResult_t ncclCommInitRank(ncclComm_t* comm, int ranks, ncclUniqueId i
   *comm = (ncclComm_t)(void*)&communicator;
   return ncclSuccess;
 }
+EXPORT ncclResult_t ncclCommInitAll(ncclComm_t* comms, int devices, const int* list) {
+  (void)list;
+  for (int i = 0; i < devices; ++i) comms[i] = (ncclComm_t)(void*)&communicator;
+  return ncclSuccess;
+}
 EXPORT ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* state) {
   (void)comm;
   *state = ncclSuccess;
@@ -90,6 +95,7 @@ EXPORT ncclResult_t ncclGroupSimulateEnd(ncclSimInfo_t* info) {
 
 ncclResult_t pncclGetVersion(int* version) TWIN(ncclGetVersion);
 ncclResult_t pncclCommInitRank(ncclComm_t*, int, ncclUniqueId, int) TWIN(ncclCommInitRank);
+ncclResult_t pncclCommInitAll(ncclComm_t*, int, const int*) TWIN(ncclCommInitAll);
 ncclResult_t pncclCommInitRankConfig(ncclComm_t*, int, ncclUniqueId, int, ncclConfig_t*)
     TWIN(ncclCommInitRankConfig);
 ncclResult_t pncclCommGetAsyncError(ncclComm_t, ncclResult_t*) TWIN(ncclCommGetAsyncError);
