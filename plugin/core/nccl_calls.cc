@@ -51,8 +51,10 @@ bool sum_over_chain(const ShimServices& services, const Chain& chain, const doub
     ncclResult_t code = ncclInternalError;
     if (here) {
       code = sum_fields(services, *link.table, link.comm, send, recv, count, s, limit_seconds, polls);
-      send = code == ncclSuccess ? recv : nothing;
     }
+    // A part of the sum is not to count for the whole. What lies elsewhere is this rank's own word, the
+    // failure summary of one that has lost a group: those that it still reaches are to hear it.
+    if (here || send == recv) send = code == ncclSuccess ? recv : nothing;
     if (code == ncclSuccess || failed != nullptr) continue;
     failed = &link;
     first = code;
