@@ -42,6 +42,7 @@
 #include "plugin/core/pending_calls.h"
 #include "plugin/core/plane/sampler.h"
 #include "plugin/core/range_table.h"
+#include "plugin/core/retiring_lock.h"
 #include "plugin/core/state_blob.h"
 
 namespace stepgate::gate {
@@ -207,6 +208,7 @@ class Gate final : public metrics::RecordSource, public plane::RankSource {
   bool join_streams_locked(device::Stream s) noexcept;
   bool controllable_locked(const char* function, stepgate_status* why) noexcept;
   void forget_pending_locked(ncclComm_t comm) noexcept;
+  void forget_comm_locked(ncclComm_t comm) noexcept;
   stepgate_status quiesce(const char* function);
   void settle_pending() noexcept;
 
@@ -299,7 +301,7 @@ class Gate final : public metrics::RecordSource, public plane::RankSource {
   device::Mark done_ = nullptr;     // the last call of a step's life, or on control_
   device::Mark ordered_ = nullptr;  // between two streams, used at once
 
-  mutable std::mutex mutex_;
+  mutable RetiringLock mutex_{[this](ncclComm_t comm) { forget_comm_locked(comm); }};
   RangeTable ranges_{kMaxRanges};
   std::vector<DeviceBuffer<GradStats>> segment_stats_;  // per slot; mapped, one per segment
   std::vector<DeviceBuffer<GradStats>> kept_stats_;     // a graph may write there

@@ -56,7 +56,10 @@ stepgate_status Gate::remove_group(ncclComm_t comm) {
 // The pointer may come back as another communicator: nothing of it may stay.
 void Gate::comm_retired(ncclComm_t comm) noexcept {
   polls_->retire(comm);
-  const std::lock_guard lock(mutex_);
+  mutex_.retire(comm);
+}
+
+void Gate::forget_comm_locked(ncclComm_t comm) noexcept {
   groups_.remove(comm);
   std::erase(known_, comm);
   forget_pending_locked(comm);

@@ -80,5 +80,33 @@ TEST(GatePending, WhoHasNothingThereWaitsForNobody) {
   EXPECT_TRUE(r.end().applies());
 }
 
+// The same launch is stuck because a peer has died: its end is the abort that this thread comes from. The
+// pointer is forgotten all the same, before it can mean another communicator.
+TEST(GatePending, AnAbortWaitsForNoLaunch) {
+  World world({.ranks = 1});
+  Rank& r = world.rank(0);
+  r.declare("shard", {&r.shard});
+  ASSERT_EQ(r.activate(), STEPGATE_OK) << gate::last_error();
+  r.begin();
+  const Reduction op{OpKind::kAllReduce, ncclFloat32,    ncclSum, 0,        r.shard.data(),
+                     r.shard.data(),     r.shard.size(), 1,       r.comm(), nullptr};
+  std::promise<void> launching, aborted;
+  auto abort_returns = aborted.get_future();
+  bool in_time = false;
+  r.device().at_scan([&] {
+    launching.set_value();
+    in_time = abort_returns.wait_for(std::chrono::seconds(20)) == std::future_status::ready;
+  });
+  std::thread stuck([&] { r.gate().after(op, stepgate::Outcome::kLaunched); });
+  launching.get_future().wait();
+  r.gate().comm_retired(r.comm());
+  aborted.set_value();
+  stuck.join();
+  r.device().at_scan(nullptr);
+  EXPECT_TRUE(in_time) << "the abort waited for the launch, which only it can end";
+  EXPECT_FALSE(r.end().applies());
+  EXPECT_EQ(r.gate().remove_group(r.comm()), STEPGATE_INVALID) << "it is in the list no more";
+}
+
 }  // namespace
 }  // namespace stepgate::test
