@@ -52,18 +52,19 @@ GetAttribute driver() noexcept {
 
 }  // namespace
 
-bool is_device_only(const void* pointer) noexcept {
+PointerKind pointer_kind(const void* pointer) noexcept {
   const GetAttribute ask = driver();
-  if (ask == nullptr) return false;
+  if (ask == nullptr) return PointerKind::kOrdinary;
   const auto address = reinterpret_cast<std::uint64_t>(pointer);
   unsigned type = 0;
   const int asked = ask(&type, kMemoryType, address);
-  // Ordinary host memory, which the driver does not know.
-  if (asked == kUnknownPointer || asked == kNoContext || asked == kNotInitialized) return false;
-  if (asked != 0) return true;  // the driver did not say: not to be touched
-  if (type != kDeviceMemory) return false;
+  if (asked == kUnknownPointer || asked == kNoContext || asked == kNotInitialized)
+    return PointerKind::kOrdinary;
+  if (asked != 0) return PointerKind::kDevice;
+  if (type != kDeviceMemory) return PointerKind::kShared;
   unsigned managed = 0;
-  return ask(&managed, kIsManaged, address) != 0 || managed == 0;
+  const bool shared = ask(&managed, kIsManaged, address) == 0 && managed != 0;
+  return shared ? PointerKind::kShared : PointerKind::kDevice;
 }
 
 }  // namespace stepgate::gate

@@ -6,7 +6,17 @@
 
 namespace stepgate::gate {
 
-// True for memory that only a device can read, by the word of the driver in this process.
-bool is_device_only(const void* pointer) noexcept;
+enum class PointerKind {
+  kOrdinary,  // no driver knows it, or there is none
+  kShared,    // host and devices read it: pinned, registered, managed
+  kDevice     // a device alone reads it, or the driver does not say
+};
+
+// By the word of the driver in this process.
+PointerKind pointer_kind(const void* pointer) noexcept;
+
+inline bool is_device_only(const void* pointer) noexcept {
+  return pointer_kind(pointer) == PointerKind::kDevice;
+}
 
 }  // namespace stepgate::gate

@@ -4,6 +4,7 @@
 
 #include "plugin/core/host.h"
 #include "plugin/core/last_error.h"
+#include "plugin/core/observe/back_off.h"
 #include "plugin/core/process.h"
 
 namespace stepgate::gate {
@@ -13,18 +14,7 @@ constexpr char kObserverName[] = "observed";  // label gate, where the job has g
 
 // Reductions of this thread that no observer claims, in memory that no device of ours reads, say. A thread's
 // device may change at any time, but to ask a driver at each of them would be dear: ever more rarely.
-struct Unclaimed {
-  std::uint32_t seen = 0;
-  std::uint32_t next = 1;
-
-  bool look() {
-    if (++seen < next) return false;
-    seen = 0;
-    next = std::min<std::uint32_t>(2 * next, 1024);
-    return true;
-  }
-};
-thread_local Unclaimed unclaimed;
+thread_local BackOff unclaimed;
 
 }  // namespace
 

@@ -104,7 +104,9 @@ class Observer final : public metrics::RecordSource {
     std::thread::id issuer;
   };
 
-  bool mine(const Reduction& op) noexcept { return op.recv != nullptr && reads(device_, op.recv); }
+  bool mine(const Reduction& op) noexcept {
+    return op.recv != nullptr && reads_behind_a_call(device_, op.recv);
+  }
   bool observable(const Reduction& op) noexcept;
   void forget_retired_locked() noexcept;
   bool keep_pending(const Reduction& op) noexcept;
