@@ -93,15 +93,26 @@ page_counts_all() {
   grep -qE "^stepgate_job_ranks_up(\{[^}]*\})? $ranks\$" "$folder/page"
 }
 
-# A line "round rank KiB descriptors threads" for each rank that lives through it all.
+# "KiB descriptors threads" of a process.
+look_at() {
+  awk -v descriptors="$(find "/proc/$1/fd" -mindepth 1 | wc -l)" '
+    $1 == "RssAnon:" { kib = $2 }
+    $1 == "Threads:" { threads = $2 }
+    END { print kib, descriptors, threads }' "/proc/$1/status"
+}
+
+# A line "round rank KiB descriptors threads" for each rank that lives through it all: the least of three looks, for
+# what is being closed is not held.
 sample() {
-  local rank pid kib threads descriptors
+  local rank
   for rank in 0 1; do
-    pid=${pids[rank]}
-    kib=$(awk '$1 == "RssAnon:" { print $2 }' "/proc/$pid/status")
-    threads=$(awk '$1 == "Threads:" { print $2 }' "/proc/$pid/status")
-    descriptors=$(find "/proc/$pid/fd" -mindepth 1 | wc -l)
-    echo "$round $rank $kib $descriptors $threads" >>"$folder/samples"
+    for _ in 1 2 3; do
+      look_at "${pids[rank]}"
+      sleep 0.1
+    done | awk -v who="$round $rank" '
+      NR == 1 { kib = $1; descriptors = $2; threads = $3 }
+      { if ($1 < kib) kib = $1; if ($2 < descriptors) descriptors = $2; if ($3 < threads) threads = $3 }
+      END { print who, kib, descriptors, threads }' >>"$folder/samples"
   done
 }
 
@@ -164,7 +175,13 @@ for ((rank = 0; rank < ranks; ++rank)); do start "$rank"; done
 next_round
 end=$((SECONDS + seconds))
 while [[ $SECONDS -lt $end || $round -lt 8 ]]; do
-  case $((RANDOM % 8)) in
+  # One of each first, however short the run.
+  case $round in
+    1) action=1 ;;
+    2) action=0 ;;
+    *) action=$((RANDOM % 8)) ;;
+  esac
+  case $action in
     0) stop_one ;;
     1 | 2 | 3 | 4) kill_one ;;
     *) ;; # all go on together
