@@ -89,13 +89,15 @@ void communicators(Watch& watch, Job& job) {
   const Where& w = job.where();
   ncclUniqueId first = shared_id(w, 1), second = shared_id(w, 2), third = shared_id(w, 3);
   ncclComm_t a = nullptr, b = nullptr, c = nullptr, alone = nullptr, half = nullptr, rest = nullptr;
-  int nobody = 0;
+  const int last = w.world - 1;
+  int excluded[] = {last};
   STEPGATE_WATCH(ncclCommInitRank, &a, w.world, first, w.rank);
   STEPGATE_WATCH(ncclCommInitRankConfig, &b, w.world, second, w.rank, nullptr);
   STEPGATE_WATCH(ncclCommInitRankScalable, &c, w.world, w.rank, 1, &third, nullptr);
   STEPGATE_WATCH(ncclCommInitAll, &alone, 1, nullptr);
   STEPGATE_WATCH(ncclCommSplit, a, 0, w.rank, &half, nullptr);
-  STEPGATE_WATCH(ncclCommShrink, a, &nobody, 0, &rest, nullptr, 0);
+  // The last rank is told that it is not the one to call; in a world of one nobody is left.
+  STEPGATE_WATCH(ncclCommShrink, a, excluded, 1, &rest, nullptr, 0);
   STEPGATE_WATCH(ncclCommRevoke, b != nullptr ? b : a, 0);
   STEPGATE_WATCH(ncclCommAbort, b != nullptr ? b : a);
   if (b != nullptr) {
@@ -120,6 +122,14 @@ void lifecycle(Watch& watch, Job& job) {
   watch("step_end", [&] { return stepgate_client_step_end(gate, 0, nullptr); });
   watch("step_wait", [&] { return stepgate_client_step_wait(gate, 0, &decision); });
   watch("apply", [&] { return stepgate_client_apply(gate, 0, nullptr); });
+  static const float scale = 128;
+  watch("external_scale", [&] { return stepgate_client_external_scale(gate, &scale); });
+  watch("observe", [&] {
+    return stepgate_client_observe(gate, "x", data, n, STEPGATE_FP32, STEPGATE_PHASE_FORWARD, nullptr);
+  });
+  watch("observe_update", [&] {
+    return stepgate_client_observe_update(gate, "x", data, data, data, n, STEPGATE_FP32, nullptr);
+  });
   watch("nccl, a whole step", [&] { return job.step(), 0; });
   watch("scrape", [&] { return job.scraped(2) ? 0 : 1; });
   watch("enforce_end", [&] { return stepgate_client_enforce_end(gate, nullptr); });
@@ -135,6 +145,7 @@ int mode_calls(const Where& where) {
   Job* job = nullptr;
   watch("nccl, first of all", [&] { return comm = Job::connect(where), 0; });
   watch("start-up", [&] { return job = new Job(where, comm), 0; });
+  watch("nccl, all meet", [&] { return job->meet(), 0; });
   collectives(watch, *job);
   communicators(watch, *job);
   lifecycle(watch, *job);

@@ -99,6 +99,8 @@ int mode_refused_exit(const Where& where) {
 int mode_wait(const Where& where) {
   the_job = new Job(where);
   the_job->step();
+  need(the_job->scraped(1), "a page before the end");
+  the_job->meet();
   std::printf("ready\n");
   std::fflush(stdout);
   for (;;) pause();

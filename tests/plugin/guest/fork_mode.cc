@@ -38,12 +38,17 @@ void use_everything(Job& job) {
                        stepgate_client_scale(job.gate(), &scale) == STEPGATE_FAILED &&
                        stepgate_client_step_end(job.gate(), 0, nullptr) == STEPGATE_FAILED &&
                        stepgate_client_gate_create(nullptr, &mine) == STEPGATE_FAILED &&
+                       stepgate_client_external_scale(job.gate(), nullptr) == STEPGATE_FAILED &&
+                       stepgate_client_observe(job.gate(), "child", job.gradient().data(), 8, STEPGATE_FP32,
+                                               STEPGATE_PHASE_LOSS, nullptr) == STEPGATE_FAILED &&
                        stepgate_client_gate_destroy(job.gate()) == STEPGATE_FAILED;
   if (!refused) std::exit(4);
   if (std::strstr(stepgate_client_last_error(), "forked") == nullptr) std::exit(5);
   stepgate_client_metrics_url(url, sizeof url);
   float* const data = job.gradient().data();
-  if (ncclAllReduce(data, data, 8, ncclFloat32, ncclSum, job.comm(), nullptr) == ncclSuccess) std::exit(6);
+  if (ncclAllReduce(data, data, job.gradient().size(), ncclFloat32, ncclSum, job.comm(), nullptr) ==
+      ncclSuccess)
+    std::exit(6);
   ncclComm_t comm = nullptr;
   ncclUniqueId id{};
   if (ncclGetUniqueId(&id) == ncclSuccess) std::exit(7);
@@ -74,6 +79,7 @@ int mode_fork(const Where& where) {
   Job job(where);
   job.step();
   need(job.scraped(1), "a page before the children");
+  job.meet();
   children(job);
   for (int i = 0; i < 5; ++i) job.step();
   need(job.scraped(6), "a page after the children");

@@ -5,13 +5,14 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <limits>
-
-#include "tests/plugin/whole_range.h"
 
 namespace stepgate::test {
 namespace {
@@ -46,6 +47,23 @@ std::string get(const std::string& url) {
   }
   close(fd);
   return page;
+}
+
+bool variable_is(const char* name, const char* value) {
+  const char* text = std::getenv(name);
+  return text != nullptr && std::strcmp(text, value) == 0;
+}
+
+// The value of the line of a page that begins so and has all these labels; "" where there is none.
+std::string value_of(const std::string& page, const std::string& family,
+                     std::initializer_list<const char*> labels = {}) {
+  for (std::size_t at = page.find("\n" + family); at != std::string::npos;
+       at = page.find("\n" + family, at + 1)) {
+    const std::string line = page.substr(at + 1, page.find('\n', at + 1) - at - 1);
+    const auto has = [&](const char* label) { return line.find(label) != std::string::npos; };
+    if (std::all_of(labels.begin(), labels.end(), has)) return line.substr(line.rfind(' ') + 1);
+  }
+  return "";
 }
 
 }  // namespace
@@ -85,7 +103,11 @@ ncclComm_t Job::connect(const Where& where) {
 }
 
 Job::Job(const Where& where, ncclComm_t comm)
-    : where_(where), comm_(comm), gradient_(kCount, device_wanted()), scratch_(kCount * 4, 1.0f) {
+    : where_(where),
+      observed_(!variable_is("STEPGATE_MODE", "enforce")),
+      comm_(comm),
+      gradient_(kCount, device_wanted()),
+      scratch_(kCount * 4, 1.0f) {
   stepgate_gate_config config{};
   config.size = sizeof config;
   config.world = where.world;
@@ -93,18 +115,24 @@ Job::Job(const Where& where, ncclComm_t comm)
   need(stepgate_client_gate_create(&config, &gate_) == STEPGATE_OK, "gate_create");
   need(stepgate_client_add_group(gate_, comm_, 0) == STEPGATE_OK, "add_group");
   declare();
+  if (observed_) return;
   need(stepgate_client_enforce_begin(gate_, nullptr) == STEPGATE_OK, "enforce_begin");
 }
 
 void Job::declare() {
   const stepgate_segment segment{"weight", gradient_.data(), gradient_.size()};
-  const stepgate_range range = whole_range("bucket", segment);
+  stepgate_range range{};
+  range.size = sizeof range;
+  range.name = "bucket";
+  range.segments = &segment;
+  range.segment_count = 1;
+  range.compute_type = -1;
   std::uint32_t id = 0;
   need(stepgate_client_declare_range(gate_, &range, &id) == STEPGATE_OK, "declare_range");
 }
 
 void Job::step() {
-  need(stepgate_client_step_begin(gate_, nullptr) == STEPGATE_OK, "step_begin");
+  if (!observed_) need(stepgate_client_step_begin(gate_, nullptr) == STEPGATE_OK, "step_begin");
   std::vector<float> values(gradient_.size(), 1e-40f);
   values[7] = std::numeric_limits<float>::infinity();
   values[8] = std::numeric_limits<float>::quiet_NaN();
@@ -112,6 +140,20 @@ void Job::step() {
   need(ncclAllReduce(gradient_.data(), gradient_.data(), gradient_.size(), ncclFloat32, ncclSum, comm_,
                      nullptr) == ncclSuccess,
        "ncclAllReduce");
+  if (observed_) {
+    look_at();
+  } else {
+    decide();
+  }
+}
+
+void Job::look_at() {
+  need(stepgate_client_observe(gate_, "gradient", gradient_.data(), gradient_.size(), STEPGATE_FP32,
+                               STEPGATE_PHASE_GRAD_INPUT, nullptr) == STEPGATE_OK,
+       "observe");
+}
+
+void Job::decide() {
   need(stepgate_client_step_end(gate_, 0, nullptr) == STEPGATE_OK, "step_end");
   stepgate_decision decision{};
   decision.size = sizeof decision;
@@ -119,19 +161,45 @@ void Job::step() {
   need(decision.skip == 1, "the step is skipped");
 }
 
+namespace {
+
+// A scrape every few milliseconds, for ten seconds: the publisher looks every 50 ms.
+bool page_until(const std::function<bool(const std::string&)>& good) {
+  const std::string url = url_of_page();
+  for (int i = 0; i < 2000; ++i) {
+    if (good(get(url))) return true;
+    usleep(5000);
+  }
+  std::printf("not what was wanted:\n%s\n", get(url).c_str());
+  return false;
+}
+
+}  // namespace
+
 bool Job::scraped(int steps) const {
-  return scraped_with("stepgate_steps_total " + std::to_string(steps));
+  return page_until([&](const std::string& page) {
+    const std::string seen =
+        observed_ ? value_of(page, "stepgate_reductions_total{",
+                             {"gate=\"observed\"", "handling=\"scanned\"", "op=\"all_reduce\""})
+                  : value_of(page, "stepgate_steps_total ");
+    return seen == std::to_string(steps);
+  });
 }
 
 bool Job::scraped_with(const std::string& line) const {
-  const std::string wanted = "\n" + line + "\n";
-  const std::string url = url_of_page();
-  for (int i = 0; i < 2000; ++i) {  // the publisher looks every 50 ms
-    if (get(url).find(wanted) != std::string::npos) return true;
-    usleep(5000);
+  return page_until(
+      [&](const std::string& page) { return page.find("\n" + line + "\n") != std::string::npos; });
+}
+
+void Job::meet() {
+  if (where_.rank == 0 && where_.world > 1 && variable_is("STEPGATE_PLANE", "on")) {
+    const auto joined = [](const std::string& page) {
+      return value_of(page, "stepgate_job_rank_up{", {"rank=\"1\""}) == "1";
+    };
+    need(page_until(joined), "rank 1 on the plane");
   }
-  std::printf("no %s in\n%s\n", wanted.c_str(), get(url).c_str());
-  return false;
+  float one = 1;
+  need(ncclAllReduce(&one, &one, 1, ncclFloat32, ncclSum, comm_, nullptr) == ncclSuccess, "meet");
 }
 
 }  // namespace stepgate::test

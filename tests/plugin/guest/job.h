@@ -1,5 +1,6 @@
-// One rank of a job with everything up: a communicator over the transport, a gate, its page. What
-// guest_worker's modes share.
+// One rank of a job with everything up: a communicator over the transport, a gate, its page; the plane, where
+// the environment asks for it. Under STEPGATE_MODE=enforce its gate decides, else it is observed and shows
+// what it has. What guest_worker's modes share.
 //
 // Thread: the one that made it. Ownership: the communicator and the gate live until the process ends,
 // as in a job that never cleans up. need() ends the program with a sentence.
@@ -39,15 +40,18 @@ class Job {
   Job(const Where& where, ncclComm_t comm);
 
   // One step: gradients with an inf, a NaN and subnormals; reduced, judged. Ends the program unless all
-  // ranks skip it.
+  // ranks skip it, or where it is observed, unless it is looked at.
   void step();
   // A scrape of this process's page; true when it is one and counts `steps`.
   bool scraped(int steps) const;
   // The same with any line.
   bool scraped_with(const std::string& line) const;
+  // All ranks have come here, and where there is a plane, to rank 0's page.
+  void meet();
 
   ncclComm_t comm() const { return comm_; }
   stepgate_gate* gate() const { return gate_; }
+  bool observed() const { return observed_; }
   const Where& where() const { return where_; }
   // 4,096 elements: the declared range, and memory for anything.
   GradientMemory& gradient() { return gradient_; }
@@ -55,8 +59,11 @@ class Job {
 
  private:
   void declare();
+  void look_at();
+  void decide();
 
   Where where_;
+  const bool observed_;
   ncclComm_t comm_ = nullptr;
   stepgate_gate* gate_ = nullptr;
   GradientMemory gradient_;

@@ -6,8 +6,12 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <functional>
+#include <map>
 #include <set>
 
+#include "collectives/nccl_abi/nccl_abi.h"
+#include "stepgate/stepgate.h"
 #include "tests/plugin/guest/preloaded.h"
 
 namespace stepgate::test {
@@ -29,12 +33,24 @@ bool says(const Outcome& o, const std::string& part) {
 
 // ---- the state of a process ----------------------------------------------------------------------
 
-// Names after "called " in what a rank printed.
-std::set<std::string> called(const Outcome& o) {
-  std::set<std::string> names;
-  for (const std::string& line : lines_with(o, "called ")) names.insert(line.substr(7, line.rfind(' ') - 7));
+// "called NAME RESULT" in what a rank printed: the results of each name's calls.
+std::map<std::string, std::set<int>> called(const Outcome& o) {
+  std::map<std::string, std::set<int>> names;
+  for (const std::string& line : lines_with(o, "called ")) {
+    const std::size_t space = line.rfind(' ');
+    names[line.substr(7, space - 7)].insert(std::stoi(line.substr(space + 1)));
+  }
   return names;
 }
+
+// What a call may return that does not succeed.
+using Results = std::map<std::string, int>;
+const Results kDeciding = {{"apply", STEPGATE_INVALID},  // unscale is deferred
+                           {"external_scale", STEPGATE_INVALID}};
+const Results kObserved = {{"step_begin", STEPGATE_INACTIVE}, {"veto", STEPGATE_INACTIVE},
+                           {"step_end", STEPGATE_INACTIVE},   {"enforce_end", STEPGATE_INACTIVE},
+                           {"step_wait", STEPGATE_INVALID},  // no step has ended
+                           {"apply", STEPGATE_INVALID}};
 
 std::set<std::string> hooked_functions() {
   const Outcome o = run({"nm", "-D", "--defined-only", STEPGATE_TEST_LIB "/libstepgate.so"});
@@ -48,19 +64,38 @@ std::set<std::string> hooked_functions() {
 
 // Signal dispositions and masks, SIGPIPE, the environment, MXCSR and the x87 word, limits, names: before
 // and after start-up, and before and after every function that the shim hooks.
-TEST(Manners, NoCallChangesTheProcess) {
+void expect_no_call_changes(const Variables& variables, const Results& unsuccessful) {
   const std::set<std::string> hooks = hooked_functions();
   EXPECT_EQ(hooks.size(), 27u) << "their names stand in tests/repo/objects_test.cc";
-  for (const Outcome& o : run_guest("calls", 2)) {
+  const std::vector<Outcome> outcomes = run_guest("calls", 2, variables);
+  for (const Outcome& o : outcomes) {
     EXPECT_EQ(o.status, 0) << o.out << o.err;
     const auto changed = lines_with(o, "changed ");
     EXPECT_TRUE(changed.empty()) << changed.size() << " changes, the first: " << changed.front();
-    const std::set<std::string> names = called(o);
+    const auto names = called(o);
     for (const std::string& hook : hooks) EXPECT_TRUE(names.contains(hook)) << hook << " was not called";
-    for (const char* more : {"start-up", "step_begin", "step_end", "apply", "gate_destroy"}) {
+    for (const char* more : {"start-up", "step_begin", "step_end", "apply", "observe", "gate_destroy"}) {
       EXPECT_TRUE(names.contains(more)) << more;
     }
+    for (const auto& [name, results] : names) {
+      const auto other = unsuccessful.find(name);
+      int want = other == unsuccessful.end() ? 0 : other->second;
+      if (name == "ncclCommShrink" && &o == &outcomes.back()) want = ncclInvalidArgument;  // it is left out
+      EXPECT_EQ(results, std::set<int>{want}) << name << (&o == &outcomes.back() ? ", rank 1" : ", rank 0");
+    }
   }
+}
+
+TEST(Manners, NoCallChangesTheProcess) {
+  expect_no_call_changes(guest_variables(), kDeciding);
+}
+
+TEST(MannersObserved, NoCallChangesTheProcess) {
+  expect_no_call_changes(observed_variables(), kObserved);
+}
+
+TEST(MannersOnThePlane, NoCallChangesTheProcess) {
+  expect_no_call_changes(plane_variables(), kDeciding);
 }
 
 // The same test sees a change: where nobody made them before, UCX's settings are the host NCCL's doing. They
@@ -100,6 +135,14 @@ TEST(Manners, ForkedChildrenNeverTouchTheirParentOverTcp) {
   expect_children_keep_away(with(guest_variables(), {{"STEPGATE_HOSTNCCL_TRANSPORT", "tcp"}}));
 }
 
+TEST(MannersObserved, ForkedChildrenNeverTouchTheirParent) {
+  expect_children_keep_away(observed_variables());
+}
+
+TEST(MannersOnThePlane, ForkedChildrenNeverTouchTheirParent) {
+  expect_children_keep_away(plane_variables());
+}
+
 // With the gate on a device: streams, mapped rings and tables are the stand-in driver's.
 TEST(Manners, ForkedChildrenNeverTouchTheirParentsDevice) {
   expect_children_keep_away(with(guest_variables(), {{"GUEST_DEVICE", "cuda"},
@@ -110,10 +153,26 @@ TEST(Manners, ForkedChildrenNeverTouchTheirParentsDevice) {
 
 // ---- the end of a process ------------------------------------------------------------------------
 
+void expect_handlers_in_order(const Variables& variables, int world) {
+  for (const Outcome& o : run_guest("exit_order", world, variables)) {
+    EXPECT_EQ(o.status, 7) << o.err;
+    const std::string sum = std::to_string(3 * world), last = std::to_string(2 * world);
+    EXPECT_EQ(o.out, "late handler, scraped 1\nearly handler, page '', " + sum + "\nstatic destructor, " +
+                         last + "\n")
+        << o.err;
+  }
+}
+
 TEST(Manners, HandlersAtExitRunInTheirOrderAndCallsStillAnswer) {
-  const Outcome o = run_guest("exit_order", 1)[0];
-  EXPECT_EQ(o.status, 7) << o.err;
-  EXPECT_EQ(o.out, "late handler, scraped 1\nearly handler, page '', 3\nstatic destructor, 2\n") << o.err;
+  expect_handlers_in_order(guest_variables(), 1);
+}
+
+TEST(MannersObserved, HandlersAtExitRunInTheirOrderAndCallsStillAnswer) {
+  expect_handlers_in_order(observed_variables(), 1);
+}
+
+TEST(MannersOnThePlane, HandlersAtExitRunInTheirOrderAndCallsStillAnswer) {
+  expect_handlers_in_order(plane_variables(), 2);
 }
 
 // exit() takes a thread's objects away before it runs the handlers; what is given back is overwritten here.
@@ -137,21 +196,41 @@ TEST(Manners, AHungMetricsFolderHoldsUpNobody) {
   EXPECT_EQ(o.out, "goes on\n") << o.err;
 }
 
-TEST(Manners, ExitWhileOtherThreadsAreInHooksAndSteps) {
+void expect_quiet_exits(const Variables& variables) {
   for (int i = 0; i < 5; ++i) {
-    const Outcome o = run_guest("busy_exit", 1, with(guest_variables(), {{"STEPGATE_LOG", "off"}}))[0];
+    const Outcome o = run_guest("busy_exit", 1, with(variables, {{"STEPGATE_LOG", "off"}}))[0];
     EXPECT_EQ(o.status, 7) << o.out << o.err;
     EXPECT_EQ(o.out + o.err, "");
   }
 }
 
-TEST(Manners, SignalsEndAJobAsTheyWould) {
+TEST(Manners, ExitWhileOtherThreadsAreInHooksAndSteps) {
+  expect_quiet_exits(guest_variables());
+}
+
+TEST(MannersObserved, ExitWhileOtherThreadsAreInHooks) {
+  expect_quiet_exits(observed_variables());
+}
+
+void expect_signals_to_end(int world, const std::function<Variables()>& variables) {
   for (const int number : {SIGTERM, SIGINT, SIGPIPE, SIGUSR1, SIGSEGV, SIGALRM}) {
-    GuestJob job("wait", 1);
-    ASSERT_TRUE(job.rank(0).wait_for("ready\n"));
-    kill(job.rank(0).pid(), number);
-    EXPECT_EQ(job.rank(0).finish().status, 128 + number);
+    GuestJob job("wait", world, variables());
+    for (int i = 0; i < world; ++i) ASSERT_TRUE(job.rank(i).wait_for("ready\n"));
+    for (int i = 0; i < world; ++i) kill(job.rank(i).pid(), number);
+    for (const Outcome& o : job.finish()) EXPECT_EQ(o.status, 128 + number);
   }
+}
+
+TEST(Manners, SignalsEndAJobAsTheyWould) {
+  expect_signals_to_end(1, guest_variables);
+}
+
+TEST(MannersObserved, SignalsEndAJobAsTheyWould) {
+  expect_signals_to_end(1, observed_variables);
+}
+
+TEST(MannersOnThePlane, SignalsEndAJobAsTheyWould) {
+  expect_signals_to_end(2, plane_variables);
 }
 
 // ---- whose process it is -------------------------------------------------------------------------
@@ -163,15 +242,18 @@ TEST(Manners, EmptyEnvironment) {
   TemporaryFolder folder;
   const Outcome job = run(
       {"env", "-i", "LD_PRELOAD=" + preload(), GUEST_TEST_WORKER, "busy_exit", folder.file(""), "0", "1"});
-  // Under observe, the default, the gate does not become active: the job says so itself.
-  EXPECT_TRUE(says(job, "failed: enforce_begin")) << job.out << job.err;
+  EXPECT_EQ(job.status, 7) << job.out << job.err;
 }
 
 TEST(Manners, RootJobThatDropsItsRights) {
   if (geteuid() != 0) GTEST_SKIP() << "only root has rights to drop";
-  const Outcome o = run_guest("setuid", 1)[0];
-  EXPECT_EQ(o.status, 0) << o.out << o.err;
-  EXPECT_TRUE(says(o, "goes on as 65534")) << o.out;
+  for (const Variables& variables : {guest_variables(), observed_variables(), plane_variables()}) {
+    const int world = variables.contains("STEPGATE_PLANE") ? 2 : 1;
+    for (const Outcome& o : run_guest("setuid", world, variables)) {
+      EXPECT_EQ(o.status, 0) << o.out << o.err;
+      EXPECT_TRUE(says(o, "goes on as 65534")) << o.out;
+    }
+  }
 }
 
 // ld.so takes no preload with a path into a set-user-ID program: such a program runs without us.

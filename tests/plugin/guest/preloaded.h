@@ -19,9 +19,13 @@ std::string preload();
 // What a guest test sets: the preload, enforce, a page on any port; and what the host NCCL would set
 // for UCX at its first use, so that the environment has no reason to change.
 Variables guest_variables();
+// The same by default: no mode is said, so the job is observed; what it sends is looked at as well.
+Variables observed_variables();
+// The same with the plane, which meets at a free port.
+Variables plane_variables();
 Variables with(Variables some, const Variables& more);
 
-// The ranks of `guest_worker mode`, started together.
+// The ranks of `guest_worker mode`, started together; on a plane they know who they are.
 class GuestJob {
  public:
   GuestJob(const std::string& mode, int world, const Variables& variables = guest_variables());
