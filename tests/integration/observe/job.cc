@@ -1,7 +1,10 @@
 // A job that uses NCCL and knows nothing of the plugin: rank RANK of 2, STEPS steps. What every collective
-// left goes to FOLDER/bytes.RANK; where FOLDER/stay is, it then waits for FOLDER/stop.
+// left goes to FOLDER/bytes.RANK; where FOLDER/stay is, it then waits for FOLDER/stop. Where FOLDER/scaled
+// is, it tells one thing: the scale of its own scaler, which it takes back at FOLDER/forget, by the end of
+// its gate alone, to go on for as many steps without.
 //
 //   observe_job FOLDER RANK STEPS
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <cmath>
@@ -10,15 +13,24 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "collectives/nccl_abi/nccl_abi.h"
+#include "stepgate/client.h"
 
 namespace {
 
 constexpr int kWorld = 2;
 constexpr std::size_t kElements = 5000;
+
+void need(stepgate_status status, const char* what) {
+  if (status == STEPGATE_OK) return;
+  std::printf("failed: %s: %s\n", what, stepgate_client_last_error());
+  std::fflush(stdout);
+  std::_Exit(1);
+}
 
 void need(ncclResult_t code, const char* what) {
   if (code == ncclSuccess) return;
@@ -110,6 +122,33 @@ class Job {
   std::vector<std::int32_t> counts_ = std::vector<std::int32_t>(kElements / 4);
 };
 
+// A scale of 1024 in a page of its own, which is gone after forget(): whoever reads it then ends the job.
+class OwnScale {
+ public:
+  OwnScale()
+      : scale_(static_cast<float*>(
+            mmap(nullptr, kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0))) {
+    *scale_ = 1024;
+    need(stepgate_client_gate_create(nullptr, &gate_), "gate_create");
+    need(stepgate_client_external_scale(gate_, scale_), "external_scale");
+  }
+  void forget() {
+    need(stepgate_client_gate_destroy(gate_), "gate_destroy");
+    munmap(scale_, kPage);
+  }
+
+ private:
+  static constexpr std::size_t kPage = 4096;
+  float* scale_;
+  stepgate_gate* gate_ = nullptr;
+};
+
+void run(Job& job, int steps, const char* done) {
+  for (int i = 1; i <= steps; ++i) job.step(i);
+  std::printf("%s\n", done);
+  std::fflush(stdout);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -117,10 +156,16 @@ int main(int argc, char** argv) {
   if (argc != 4) return 2;
   const std::string folder = argv[1];
   {
+    const int steps = std::atoi(argv[3]);
+    std::optional<OwnScale> scale;
+    if (there(folder + "/scaled")) scale.emplace();  // before there is anything to observe
     Job job(folder, std::atoi(argv[2]));
-    for (int i = 1; i <= std::atoi(argv[3]); ++i) job.step(i);
-    std::printf("steps done\n");
-    std::fflush(stdout);
+    run(job, steps, "steps done");
+    if (scale) {
+      wait_until(folder + "/forget");
+      scale->forget();
+      run(job, steps, "steps without a scale done");
+    }
     if (there(folder + "/stay")) wait_until(folder + "/stop");
   }
   std::printf("job done\n");

@@ -27,7 +27,7 @@ constexpr int kSteps = 6;
 class ObservedJob {
  public:
   explicit ObservedJob(bool stay) {
-    if (stay) std::ofstream(folder_.file("stay")) << "\n";
+    if (stay) say("stay");
   }
 
   void start(bool preload, const Variables& more = {}) {
@@ -47,11 +47,14 @@ class ObservedJob {
                                     v);
     }
   }
-  void wait_for_steps() {
-    for (auto& p : process_) EXPECT_TRUE(p->wait_for("steps done"));
+  void wait_for_steps() { wait_for("steps done"); }
+  void wait_for(const std::string& what) {
+    for (auto& p : process_) EXPECT_TRUE(p->wait_for(what));
   }
+  // Leaves a word for the job.
+  void say(const std::string& word) { std::ofstream(folder_.file(word)) << "\n"; }
   void finish() {
-    std::ofstream(folder_.file("stop")) << "\n";
+    say("stop");
     for (auto& p : process_) {
       const Outcome o = p->finish();
       EXPECT_EQ(o.status, 0) << o.out << o.err;
@@ -148,6 +151,32 @@ TEST(Observe, ThePageSaysWhatTheGradientsWere) {
   for (const char* family : {"stepgate_loss_scale", "stepgate_steps_total", "stepgate_gradient_norm"}) {
     EXPECT_EQ(metrics::test::sample(page, family), "absent") << "nothing is known of a scale or a decision";
   }
+  job.finish();
+}
+
+// Told before anything is observed, and taken back by the end of the gate that told it: what is read after
+// that is no memory any more.
+TEST(Observe, TheJobsOwnScaleIsDividedOutForAsLongAsItIsTold) {
+  const std::string scale = "stepgate_external_loss_scale{gate=\"observed\"}",
+                    inferred = "stepgate_observed_gradient_norm{gate=\"observed\",source=\"inferred\"}",
+                    unscaled = "stepgate_observed_gradient_norm{gate=\"observed\",source=\"unscaled\"}";
+  ObservedJob job(true);
+  job.say("scaled");
+  job.start(true);
+  job.wait_for_steps();
+  // Not the step with the NaN.
+  const std::string with = job.page_until(0, [&](const std::string& text) {
+    return metrics::test::sample(text, unscaled) != "absent" && !std::isnan(number(text, unscaled));
+  });
+  EXPECT_EQ(metrics::test::sample(with, scale), "1024");
+  EXPECT_GT(number(with, inferred), 10);
+  EXPECT_DOUBLE_EQ(number(with, inferred), number(with, unscaled) * 1024);
+  job.say("forget");
+  job.wait_for("steps without a scale done");
+  const std::string without =
+      job.page_until(0, [&](const std::string& text) { return std::isnan(number(text, scale)); });
+  EXPECT_TRUE(std::isnan(number(without, unscaled)));
+  EXPECT_GT(number(without, inferred), 10);
   job.finish();
 }
 

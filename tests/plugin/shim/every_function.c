@@ -186,7 +186,11 @@ static void call_step(void* library, stepgate_gate* gate) {
   FUNCTION(stepgate_status, step_end, (stepgate_gate*, uint32_t, void*))
   FUNCTION(stepgate_status, veto, (stepgate_gate*, void*))
   FUNCTION(stepgate_status, set_scale, (stepgate_gate*, double))
+  FUNCTION(stepgate_status, external_scale, (stepgate_gate*, const float*))
+  const float own = 1;
   expect(step_end(gate, 0, NULL) == STEPGATE_INVALID, "step_end without a step");
+  expect(external_scale(gate, &own) == STEPGATE_INVALID, "external_scale while enforcing");
+  expect(strstr(last_error(), "while it observes") != NULL, "external_scale's error says when");
   expect(set_scale(gate, 512) == STEPGATE_OK, "set_scale");
   expect(set_scale(gate, -1) == STEPGATE_INVALID, "set_scale(-1)");
   expect(step_begin(gate, NULL) == STEPGATE_OK, "step_begin");
@@ -259,7 +263,13 @@ static void call_observations(void* library, stepgate_gate* gate) {
       stepgate_status, observe_update,
       (stepgate_gate*, const char*, const void*, const void*, const void*, uint64_t, stepgate_type, void*))
   const float x = 1;
+  expect(external_scale(NULL, &x) == STEPGATE_INVALID, "external_scale: no gate");
+  expect(external_scale(gate, (const float*)((const char*)&x + 1)) == STEPGATE_INVALID,
+         "external_scale: alignment");
+  expect(strstr(last_error(), "alignment 4") != NULL, "external_scale's error says which");
   expect(external_scale(gate, &x) == STEPGATE_OK, "external_scale");
+  expect(external_scale(gate, NULL) == STEPGATE_OK, "external_scale(NULL)");
+  expect(external_scale(gate, &x) == STEPGATE_OK, "external_scale again");
   expect(observe(gate, "x", &x, 1, STEPGATE_FP32, STEPGATE_PHASE_LOSS, NULL) == STEPGATE_OK, "observe");
   expect(observe(gate, "x", &x, 1, STEPGATE_FP32, 9, NULL) == STEPGATE_INVALID, "observe: phase 9");
   expect(observe_update(gate, "x", &x, &x, &x, 1, STEPGATE_FP32, NULL) == STEPGATE_OK, "observe_update");
