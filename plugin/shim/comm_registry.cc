@@ -1,7 +1,10 @@
 #include "plugin/shim/comm_registry.h"
 
+#include <link.h>
+
 #include <atomic>
 #include <mutex>
+#include <set>
 #include <shared_mutex>
 #include <string>
 #include <unordered_map>
@@ -14,6 +17,7 @@ struct Registry {
   std::shared_mutex mutex;
   std::unordered_map<ncclComm_t, CommEntry> entries;
   std::unordered_set<std::string> names;  // never shrinks: addresses are handed out
+  std::set<survey::Address> hooked;  // copies' dynamic sections; stays when the communicators have gone
   std::atomic<int> expected{0};
 };
 
@@ -23,11 +27,16 @@ Registry& registry() {
   return *all;
 }
 
+survey::Address dynamic_of(const NcclCopy& copy) {
+  return reinterpret_cast<survey::Address>(static_cast<const link_map*>(copy.object)->l_ld);
+}
+
 void insert(ncclComm_t comm, const CommEntry& entry) noexcept {
   if (comm == nullptr) return;
   try {
     const std::unique_lock lock(registry().mutex);
     registry().entries[comm] = entry;
+    if (entry.hooked && entry.copy != nullptr) registry().hooked.insert(dynamic_of(*entry.copy));
   } catch (...) {
     // Out of memory: the communicator is looked up by its callers instead.
   }
@@ -37,6 +46,11 @@ void insert(ncclComm_t comm, const CommEntry& entry) noexcept {
 
 void remember_comm(ncclComm_t comm, const NcclCopy* copy) noexcept {
   insert(comm, {.copy = copy, .world = 0, .hooked = true});
+}
+
+bool remembered_of(survey::Address dynamic) noexcept {
+  const std::shared_lock lock(registry().mutex);
+  return registry().hooked.contains(dynamic);
 }
 
 void remember_unhooked(ncclComm_t comm, const NcclCopy* copy, survey::Cause cause) noexcept {

@@ -19,6 +19,8 @@ struct CommEntry {
 
 // A hook saw the job make or use it.
 void remember_comm(ncclComm_t comm, const NcclCopy* copy) noexcept;
+// Whether a communicator ever was, of the copy in the object with this dynamic section.
+bool remembered_of(survey::Address dynamic) noexcept;
 // It is in use, past the hooks.
 void remember_unhooked(ncclComm_t comm, const NcclCopy* copy, survey::Cause cause) noexcept;
 void set_comm_world(ncclComm_t comm, int world) noexcept;

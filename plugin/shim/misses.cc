@@ -7,7 +7,9 @@
 #include <mutex>
 #include <set>
 #include <utility>
+#include <vector>
 
+#include "plugin/shim/comm_registry.h"
 #include "plugin/shim/core_loader.h"
 
 namespace stepgate::shim {
@@ -44,15 +46,31 @@ void say(Cause cause, const std::string& text) {
   core->warn(line.c_str());
 }
 
-// Notes those that are new; how many there are.
-std::vector<Finding> note_all() {
-  std::vector<Finding> found = survey::judge(survey::survey_this_process());
+// That nobody is linked to a copy is no finding as long as the communicators that speak against it may be
+// yet to come.
+enum class Moment { kEarly, kLate };
+
+// Notes those that are new; what there is.
+std::vector<Finding> note_all(Moment moment) {
+  std::vector<survey::ObjectSymbols> objects = survey::survey_this_process();
+  for (survey::ObjectSymbols& o : objects) o.hooked = remembered_of(o.object.dynamic);
+  std::vector<Finding> found = survey::judge(objects);
+  if (moment == Moment::kEarly)
+    std::erase_if(found, [](const Finding& f) { return f.cause == Cause::kDlsym; });
   for (const Finding& f : found) {
     if (!remember_said(f.cause, f.object)) continue;
     count_miss(f.cause);
     say(f.cause, f.text + ". What helps: " + f.remedy);
   }
   return found;
+}
+
+void look(Moment moment) noexcept {
+  try {
+    note_all(moment);
+  } catch (...) {
+    // Out of memory for a sentence: the job matters more.
+  }
 }
 
 // The process that was preloaded: a forked child has its parent's objects, and says nothing about them.
@@ -67,7 +85,7 @@ __attribute__((constructor)) void at_load() {
 __attribute__((destructor)) void at_exit() {
   if (::getpid() != first_process) return;
   if (loaded_core() == nullptr && survey::nccl_copies_in_this_process() == 0) return;
-  survey_process();
+  look(Moment::kLate);
 }
 
 }  // namespace
@@ -86,16 +104,12 @@ void note_miss(Cause cause, const std::string& object, const std::string& text) 
 }
 
 void survey_process() noexcept {
-  try {
-    note_all();
-  } catch (...) {
-    // As above.
-  }
+  look(Moment::kEarly);
 }
 
 Cause note_unhooked(const char* from) noexcept {
   try {
-    const std::vector<Finding> found = note_all();
+    const std::vector<Finding> found = note_all(Moment::kLate);
     if (!found.empty()) {
       count_miss(found.front().cause);
       return found.front().cause;

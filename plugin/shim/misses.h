@@ -15,7 +15,8 @@ namespace stepgate::shim {
 // for it.
 void note_miss(survey::Cause cause, const std::string& object, const std::string& text) noexcept;
 
-// Walks over the loaded objects and notes what it finds, each once. Some milliseconds in a big process.
+// Walks over the loaded objects and notes what it finds, each once: but for `dlsym`, which only a
+// communicator or the process's end can tell. Some milliseconds in a big process.
 void survey_process() noexcept;
 
 // A communicator that no hook saw made is in use: counted under what the survey shows, else as `unhooked`,

@@ -2,9 +2,11 @@
 // loaded, by these variables, and setenv() races with getenv() in the job's threads, so it is done here,
 // before main() and before there are threads. Nothing happens in a process that does not ask.
 //
-// Thread: the loader's, once. What the job has set itself stays.
+// Thread: the loader's, once. What the job has set itself stays, and what is its MPI's.
 #include <cstdlib>
 #include <cstring>
+
+#include "plugin/core/mpi_launchers.h"
 
 namespace {
 
@@ -15,7 +17,9 @@ __attribute__((constructor)) void make_ucx_safe() {
   setenv("UCX_ERROR_SIGNALS", "", kKeepTheJobsOwn);
   setenv("UCX_DEBUG_SIGNO", "0", kKeepTheJobsOwn);
   setenv("UCX_HANDLE_ERRORS", "none", kKeepTheJobsOwn);
-  setenv("UCX_MEM_EVENTS", "n", kKeepTheJobsOwn);
+  if (!stepgate::started_by_mpi([](const char* name) { return std::getenv(name); })) {
+    setenv("UCX_MEM_EVENTS", "n", kKeepTheJobsOwn);
+  }
   setenv("UCX_WARN_UNUSED_ENV_VARS", "n", kKeepTheJobsOwn);
 }
 

@@ -89,7 +89,10 @@ std::vector<Finding> judge(const std::vector<ObjectSymbols>& all) {
         break;  // one of its calls tells
       }
     }
-    if (o.nccl() && !has_caller(o, all)) found.push_back(nobody_linked(o));
+    // Whoever takes the functions from the global scope is linked to nothing either, and is seen. Calls that
+    // a library binds inside of itself are not seen because of somebody else's communicator.
+    const bool seen = o.hooked && is_nccl_library(o);
+    if (o.nccl() && !seen && !has_caller(o, all)) found.push_back(nobody_linked(o));
   }
   return found;
 }

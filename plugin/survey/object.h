@@ -58,6 +58,7 @@ struct ObjectSymbols {
   std::vector<Slot> slots;              // of functions named nccl*
   std::vector<Definition> definitions;  // those of watched_functions() that it exports
   bool plugin = false;                  // it is libstepgate.so
+  bool hooked = false;                  // a communicator of it went through the hooks
   bool nccl() const { return !plugin && !definitions.empty(); }
 };
 

@@ -142,7 +142,7 @@ EnvPlan plan_environment(const EnvOptions& options, const Installation& installa
   const std::string folder = nccl_folder(options.nccl, installation);
   if (!folder.empty()) add("LD_LIBRARY_PATH", folder, Kind::kPrepend);
   // UCX reads these when it is loaded. Under mpirun the job's own MPI may be on UCX, with a registration
-  // cache that needs memory events; the plugin sets that one itself where it opens UCX.
+  // cache that needs memory events: the plugin leaves that one alone there as well.
   for (const DefaultSetting& setting : safe_ucx_settings()) {
     const bool for_mpi =
         options.launcher == Launcher::kMpirun && std::string(setting.name) == "UCX_MEM_EVENTS";

@@ -4,6 +4,8 @@
 
 #include <cstring>
 
+#include "plugin/core/mpi_launchers.h"
+
 namespace stepgate::plane {
 namespace {
 
@@ -30,8 +32,10 @@ std::string unsafe_ucx_environment(const gate::Environment& environment) {
                                        {"UCX_DEBUG_SIGNO", "0"},
                                        {"UCX_HANDLE_ERRORS", "none"},
                                        {"UCX_MEM_EVENTS", "n"}};
+  const bool mpi = started_by_mpi(environment);
   std::string missing;
   for (const Wanted& w : kWanted) {
+    if (mpi && std::strcmp(w.name, "UCX_MEM_EVENTS") == 0) continue;
     const char* value = environment(w.name);
     if (value == nullptr || std::strcmp(value, w.value) != 0) {
       missing += std::string(" ") + w.name + "=" + w.value;

@@ -223,13 +223,13 @@ TEST(PlaneJob, RankZerosDeathLeavesTheOthersAlone) {
 // What the job's own settings of UCX, or their absence, would do to it is not risked.
 TEST(PlaneJob, WithoutASafeUcxEnvironmentItStaysOffAndSaysSo) {
   Ranks ranks(2);
-  ranks.start(0, {}, {{"UCX_MEM_EVENTS", "y"}});
+  ranks.start(0, {}, {{"UCX_HANDLE_ERRORS", "bt"}});
   ranks.url();
   ranks.ask("stop");
   const Outcome zero = ranks[0].finish(kSoon);
   EXPECT_EQ(zero.status, 0) << zero.out << zero.err;
   EXPECT_NE(zero.err.find("the plane stays off: "), std::string::npos) << zero.err;
-  EXPECT_NE(zero.err.find("export UCX_MEM_EVENTS=n,"), std::string::npos) << zero.err;
+  EXPECT_NE(zero.err.find("export UCX_HANDLE_ERRORS=none,"), std::string::npos) << zero.err;
 }
 
 TEST(PlaneJob, WhereNobodyKnowsRankZeroItStaysOffAndSaysSo) {

@@ -36,5 +36,17 @@ TEST(UcxEnvironment, EachVariableMatters) {
   }
 }
 
+// Its MPI may be on UCX, and needs the events.
+TEST(UcxEnvironment, MemoryEventsAreTheMpisOwnWhereOneStartedTheRank) {
+  for (const char* rank : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"}) {
+    Variables v = kSafe;
+    v[rank] = "0";
+    v.erase("UCX_MEM_EVENTS");
+    EXPECT_EQ(complaint(v), "") << rank;
+    v.erase("UCX_ERROR_SIGNALS");
+    EXPECT_NE(complaint(v).find("export UCX_ERROR_SIGNALS=,"), std::string::npos) << complaint(v);
+  }
+}
+
 }  // namespace
 }  // namespace stepgate::plane

@@ -88,6 +88,12 @@ TEST(Preload, UcxIsMadeSafeWhereThePlaneIsAskedForAndOnlyThere) {
   EXPECT_EQ(run_preloaded(words, {{"STEPGATE_PLANE", "on"}, {"UCX_HANDLE_ERRORS", "bt"}}).out,
             "UCX_DEBUG_SIGNO=0\nUCX_ERROR_SIGNALS=\nUCX_HANDLE_ERRORS=bt\nUCX_MEM_EVENTS=n\nUCX_WARN_UNUSED_"
             "ENV_VARS=n\n");
+  // A rank of MPI keeps the events that its registration cache may need.
+  for (const char* rank : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"}) {
+    EXPECT_EQ(run_preloaded(words, {{"STEPGATE_PLANE", "on"}, {rank, "0"}}).out,
+              "UCX_DEBUG_SIGNO=0\nUCX_ERROR_SIGNALS=\nUCX_HANDLE_ERRORS=none\nUCX_WARN_UNUSED_ENV_VARS=n\n")
+        << rank;
+  }
 }
 
 TEST(Preload, NcclSymbolWhereThereIsNoNccl) {

@@ -158,6 +158,31 @@ TEST(LoaderMatrix, CtypesOnTheHandleIsToldAtTheEnd) {
   EXPECT_EQ(run_python(script, off).err, "");
 }
 
+// A gate, then a communicator of one rank and its end, by what `library` is: calls through ctypes.
+std::string ctypes_job(const std::string& library) {
+  return "import ctypes as c\n"
+         "c.CDLL('libnccl.so.2', c.RTLD_GLOBAL)\n"
+         "n = " +
+         library +
+         "\n"
+         "class Id(c.Structure): _fields_ = [('bytes', c.c_char * 128)]\n"
+         "id, comm, gate = Id(), c.c_void_p(), c.c_void_p()\n"
+         "assert c.CDLL(None).stepgate_gate_create(None, c.byref(gate)) == 0\n"
+         "assert n.ncclGetUniqueId(c.byref(id)) == 0\n"
+         "assert n.ncclCommInitRank(c.byref(comm), 1, id, 0) == 0\n"
+         "assert n.ncclCommDestroy(comm) == 0\n";
+}
+
+// Nothing is linked to that library, and yet its calls are seen.
+TEST(LoaderMatrix, CtypesOnTheGlobalScope) {
+  const Outcome o = run_python(ctypes_job("c.CDLL(None)"), on_host());
+  EXPECT_EQ(o.status, 0) << o.err;
+  EXPECT_EQ(times_said(o, "hooks missed"), 0u) << o.err;
+  const Outcome past = run_python(ctypes_job("c.CDLL('libnccl.so.2')"), on_host());
+  EXPECT_EQ(past.status, 0) << past.err;
+  EXPECT_EQ(times_said(past, "hooks missed (dlsym)"), 1u) << past.err;
+}
+
 // NCCL asks for its communicator's state in each call: so calls past the hooks show, one by one.
 TEST(LoaderMatrix, CallsPastTheHooksAreCountedByWhatNcclAsks) {
   const Outcome o = run_loader({"local", loader_library("dlsym")}, loader_variables(counting_nccl_folder()));
