@@ -5,6 +5,8 @@
 #include <bit>
 #include <cmath>
 
+#include "tests/collectives/half.h"
+
 namespace stepgate::hostnccl::test {
 namespace {
 
@@ -28,6 +30,12 @@ double load(const std::byte* place) {
   T value;
   std::memcpy(&value, place, sizeof value);
   return static_cast<double>(value);
+}
+
+std::uint16_t load_bits(const std::byte* place) {
+  std::uint16_t bits;
+  std::memcpy(&bits, place, sizeof bits);
+  return bits;
 }
 
 std::size_t width_of(ncclDataType_t type) {
@@ -63,7 +71,7 @@ void TypedBuffer::set(std::size_t index, double value) {
     case ncclUint32: return store(place, static_cast<std::uint32_t>(value));
     case ncclInt64: return store(place, static_cast<std::int64_t>(value));
     case ncclUint64: return store(place, static_cast<std::uint64_t>(value));
-    case ncclFloat16: return store(place, static_cast<_Float16>(value));
+    case ncclFloat16: return store(place, stepgate::testing::half_bits(value));
     case ncclFloat32: return store(place, static_cast<float>(value));
     case ncclBfloat16: return store(place, to_bfloat16(static_cast<float>(value)));
     case ncclFloat8e4m3:
@@ -81,13 +89,9 @@ double TypedBuffer::get(std::size_t index) const {
     case ncclUint32: return load<std::uint32_t>(place);
     case ncclInt64: return load<std::int64_t>(place);
     case ncclUint64: return load<std::uint64_t>(place);
-    case ncclFloat16: return load<_Float16>(place);
+    case ncclFloat16: return stepgate::testing::half_value(load_bits(place));
     case ncclFloat32: return load<float>(place);
-    case ncclBfloat16: {
-      std::uint16_t bits;
-      std::memcpy(&bits, place, sizeof bits);
-      return from_bfloat16(bits);
-    }
+    case ncclBfloat16: return from_bfloat16(load_bits(place));
     case ncclFloat8e4m3:
     case ncclFloat8e5m2: return from_fp8(type_, static_cast<std::uint8_t>(*place));
     default: return load<double>(place);

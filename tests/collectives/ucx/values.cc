@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "collectives/ucx/reduce.h"
+#include "tests/collectives/half.h"
 
 namespace stepgate::transport::testing {
 namespace {
@@ -67,10 +68,10 @@ bool is_fp8(sgt_type type) {
 }
 
 uint16_t to_half(float value) {
-  return std::bit_cast<uint16_t>(static_cast<_Float16>(value));
+  return stepgate::testing::half_bits(value);
 }
 float from_half(uint16_t bits) {
-  return static_cast<float>(std::bit_cast<_Float16>(bits));
+  return static_cast<float>(stepgate::testing::half_value(bits));
 }
 float from_bfloat(uint16_t bits) {
   return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);

@@ -1,5 +1,5 @@
 // Typed buffers for tests, and the scalar reference that collectives are held against. The conversions
-// here share no code with the product: fp16 is the compiler's _Float16, bf16 and fp8 a search for the
+// here share no code with the product: fp16 goes by its definition, bf16 and fp8 a search for the
 // nearest.
 #pragma once
 
