@@ -17,7 +17,7 @@ struct Registry {
   std::shared_mutex mutex;
   std::unordered_map<ncclComm_t, CommEntry> entries;
   std::unordered_set<std::string> names;  // never shrinks: addresses are handed out
-  std::set<survey::Address> hooked;  // copies' dynamic sections; stays when the communicators have gone
+  std::set<survey::Address> hooked;       // copies' dynamic sections; stays when the communicators have gone
   std::atomic<int> expected{0};
 };
 

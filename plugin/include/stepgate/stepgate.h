@@ -136,9 +136,9 @@ typedef struct {
 
 /* config may be NULL. The gate works on the CUDA device whose context is current in the calling thread, else
  * on host memory (STEPGATE_DEVICE). Not while a stream is captured. STEPGATE_INVALID names the field, the
- * value and what is allowed. Where STEPGATE_MODE is off, or the environment was refused, the gate looks at nothing
- * and votes against enforcing, so that all ranks refuse together: their vote is a collective, and a rank that
- * stayed away from it would meet it with its next gradient. */
+ * value and what is allowed. Where STEPGATE_MODE is off, or the environment was refused, the gate looks at
+ * nothing and votes against enforcing, so that all ranks refuse together: their vote is a collective, and a
+ * rank that stayed away from it would meet it with its next gradient. */
 STEPGATE_API stepgate_status stepgate_gate_create(const stepgate_gate_config* config, stepgate_gate** gate);
 /* Waits for the gate's own work, ends its metrics, frees it. Not collective. NULL is allowed. What a captured
  * graph may refer to stays until the process ends. */
