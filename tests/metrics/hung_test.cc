@@ -84,8 +84,8 @@ class HungSource : public FakeSource {
 };
 
 TEST(Hung, ASourceDoesNotHoldUpTheEnd) {
-  static Hang hang;  // both outlive the thread that is left behind
-  static HungSource source(&hang);
+  static auto& hang = *new Hang;  // both outlive the thread that is left behind, and the exit
+  static auto& source = *new HungSource(&hang);
   Publisher& publisher = for_good(served_options());
   publisher.add_source(&source);
   hang.wait_for_it();
