@@ -2,6 +2,8 @@
 //
 // Threads: as NCCL's; see group.h and launch.h for what stands behind each call. On the host's memory a
 // stream means nothing: any value, NULL included, is accepted.
+#include <utility>
+
 #include "collectives/hostnccl/comm_config.h"
 #include "collectives/hostnccl/managed.h"
 #include "collectives/hostnccl/memory_place.h"
@@ -13,12 +15,13 @@ namespace {
 
 // NCCL drops what has no elements, and copies at once where there is one rank, in a group too.
 Outcome submit(ncclComm_t handle, Request request, cudaStream_t stream) {
-  return with_comm(handle, [&](const std::shared_ptr<Communicator>& comm) {
+  return with_comm(handle, [&](std::shared_ptr<Communicator>& held) {
+    Communicator* const comm = held.get();
     if (Outcome o = comm->red_ops().resolve(&request); !o.ok()) return o;
     if (Outcome o = check(request, comm->rank(), comm->size()); !o.ok()) return o;
     if (Outcome o = comm->ready(); !o.ok()) return o;
     if (request.count == 0) return success();
-    Call call{comm, request, {}, stream, false};
+    Call call{std::move(held), request, {}, stream, false};
     const Cuda* cuda = Library::of_this_process().cuda();
     if (Outcome o = place_of(cuda, request, comm->rank(), comm->size(), &call.place); !o.ok()) return o;
     if (Outcome o = place_of_scalar(cuda, request, call.place, &call.scalar_on_device); !o.ok()) return o;

@@ -24,8 +24,12 @@ Outcome check_rank(int size, int rank) {
                           std::to_string(size - 1));
 }
 
-// The communicator that a thread asked for last, for its next call. It keeps none alive.
+// The communicator that a thread asked for last, for its next call. It keeps none alive. Handlers at exit,
+// which may still call us, run when the thread's objects have been taken away: then there is no memory to
+// use.
 struct Remembered {
+  ~Remembered() { gone = true; }
+  volatile bool gone = false;
   const Library* library = nullptr;
   const ncclComm* handle = nullptr;
   std::uint64_t retired = 0;
@@ -120,7 +124,7 @@ Outcome Library::find(ncclComm_t handle, std::shared_ptr<Communicator>* comm) co
   if (handle == nullptr) return invalid_argument("comm is NULL");
   thread_local Remembered last;
   const std::uint64_t retired = retired_.load(std::memory_order_acquire);
-  if (last.handle == handle && last.library == this && last.retired == retired) {
+  if (!last.gone && last.handle == handle && last.library == this && last.retired == retired) {
     *comm = last.comm.lock();
     if (*comm != nullptr) return success();
   }
@@ -130,7 +134,11 @@ Outcome Library::find(ncclComm_t handle, std::shared_ptr<Communicator>* comm) co
     return invalid_argument("comm is no live communicator: destroyed, aborted, or of another library");
   }
   *comm = found->second;
-  last = {this, handle, retired, found->second};
+  if (last.gone) return success();
+  last.library = this;
+  last.handle = handle;
+  last.retired = retired;
+  last.comm = found->second;
   return success();
 }
 
