@@ -30,6 +30,10 @@ inline constexpr uint32_t kShortStep = 0xfff;
 Strand recursive_doubling(Lane& lane, Place place, const Reducer& reducer, ScratchPool& pool,
                           const void* send, void* recv, size_t count);
 
+// What a long all-reduce says to the ranks with which a short one would exchange: the empty greeting. With
+// whatever a rank that thinks that the vector is short has sent, one of the two sees the mismatch.
+void greet_short_partners(Lane& lane, Place place);
+
 // The same in one exchange, for few ranks; count is not 0. flat.cc
 Strand flat_allreduce(Lane& lane, Place place, const Reducer& reducer, ScratchPool& pool, const void* send,
                       void* recv, size_t count);
@@ -48,9 +52,10 @@ struct RingSlice {
   size_t bytes(int block) const { return count(block) * width; }
 };
 
-// Ring reduce-scatter then ring all-gather: all-reduce of long vectors. ring.cc
+// Ring reduce-scatter then ring all-gather: all-reduce of long vectors. `greets`: the first slice does, where
+// nothing else compares the ranks' counts. ring.cc
 Strand ring_allreduce(Lane& lane, Place place, const Reducer& reducer, ScratchPool& pool, const void* send,
-                      void* recv, RingSlice slice);
+                      void* recv, RingSlice slice, bool greets);
 // All-reduce of long vectors by ranks that share a mailbox: where all can read each other's memory, directly,
 // else by the ring above, slice after slice. `memory`: NULL where this rank cannot. direct.cc
 Strand direct_allreduce(Lane& lane, Place place, const Reducer& reducer, ScratchPool& pool, Mailbox& box,

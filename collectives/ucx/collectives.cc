@@ -63,7 +63,8 @@ Operation* World::allreduce(const void* send, void* recv, size_t count, sgt_type
                                                  }});
   }
   return begin({"all-reduce", number_of(slices), kWindow, [=, this](Lane& lane, uint32_t index) {
-                  return ring_allreduce(lane, place_, reducer, scratch_, send, recv, nth(slices, index));
+                  return ring_allreduce(lane, place_, reducer, scratch_, send, recv, nth(slices, index),
+                                        true);
                 }});
 }
 

@@ -117,7 +117,7 @@ Strand direct_allreduce(Lane& lane, Place place, const Reducer& reducer, Scratch
   box.next();
 
   for (; !direct && slice.count(0) != 0; ++slice.slice) {
-    Strand ring = ring_allreduce(lane, place, reducer, pool, send, recv, slice);
+    Strand ring = ring_allreduce(lane, place, reducer, pool, send, recv, slice, false);
     for (ring.resume(); !ring.done(); ring.resume()) co_await lane.all();
   }
   if (!direct) co_return;

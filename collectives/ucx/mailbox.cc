@@ -82,8 +82,15 @@ void Mailbox::beat(uint32_t sequence, uint32_t moves) {
   hall().desks[place_.rank].beat.store(uint64_t{sequence} << 32 | moves, std::memory_order_relaxed);
 }
 
-uint64_t Mailbox::beat_of(int rank) const {
-  return hall().desks[rank].beat.load(std::memory_order_relaxed);
+// The sum serves: numbers only grow, but for those that start over with a later collective.
+uint64_t Mailbox::beats_up_to(uint32_t sequence) const {
+  uint64_t sum = 0;
+  for (int rank = 0; rank < place_.size; ++rank) {
+    const uint64_t beat = hall().desks[rank].beat.load(std::memory_order_relaxed);
+    const bool later = static_cast<int32_t>(static_cast<uint32_t>(beat >> 32) - sequence) > 0;
+    if (rank != place_.rank && !later) sum += beat;
+  }
+  return sum;
 }
 
 }  // namespace stepgate::transport

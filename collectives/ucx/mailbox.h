@@ -67,8 +67,8 @@ class Mailbox {
 
   // What this rank is at: peers that wait see that it moves. `sequence`: of the collective.
   void beat(uint32_t sequence, uint32_t moves);
-  uint64_t beat_of(int rank) const;
-  static uint32_t sequence_of(uint64_t beat) { return static_cast<uint32_t>(beat >> 32); }
+  // Another number whenever another rank has moved in this collective or an earlier one.
+  uint64_t beats_up_to(uint32_t sequence) const;
 
   // False: there is something to do, do not sleep. After a sleep, or instead of it: rouse().
   bool doze();

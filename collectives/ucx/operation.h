@@ -60,10 +60,13 @@ class Operation {
 
   World& world() const { return world_; }
 
-  // Kept by the world: when the operation was last seen to move.
+  const Numbering& numbering() const { return numbering_; }
+
+  // Kept by the world: when the operation was last seen to move, on this rank or on its peers.
   uint64_t moves() const { return moves_; }
   static constexpr uint64_t kNeverSeen = ~uint64_t{0};
   uint64_t moves_seen = kNeverSeen;
+  uint64_t beats_seen = 0;
   Time moved_at{};
 
  private:

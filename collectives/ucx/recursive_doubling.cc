@@ -25,6 +25,19 @@ struct Folding {
 
 }  // namespace
 
+void greet_short_partners(Lane& lane, Place place) {
+  const Folding folding(place.size);
+  const int me = place.rank;
+  const auto greet = [&](int partner) {
+    lane.receive(partner, nullptr, 0, kShortStep);
+    lane.send(partner, nullptr, 0, kShortStep);
+  };
+  if (folding.folded(me)) greet(me ^ 1);
+  if (folding.folded(me) && me % 2 == 0) return;
+  for (int distance = 1; distance < folding.core; distance *= 2)
+    greet(folding.to_rank(folding.to_core(me) ^ distance));
+}
+
 Strand recursive_doubling(Lane& lane, Place place, const Reducer& reducer, ScratchPool& pool,
                           const void* send, void* recv, size_t count) {
   const size_t bytes = count * reducer.width();

@@ -99,10 +99,11 @@ size_t RingSlice::count(int block) const {
 }
 
 Strand ring_allreduce(Lane& lane, Place place, const Reducer& reducer, ScratchPool& pool, const void* send,
-                      void* recv, RingSlice slice) {
+                      void* recv, RingSlice slice, bool greets) {
   const Ring ring{place};
   {
     const Partial partial(pool, slice.chunk * slice.width);
+    if (greets && slice.slice == 0) greet_short_partners(lane, place);
     for (int step = 0; step < ring.steps(); ++step) {
       post_reduce(lane, ring, slice, partial, send, step);
       co_await lane.all();

@@ -220,7 +220,10 @@ bool World::slice(bool with_control) {
   bool moved = fabric_->progress();
   for (size_t i = 0; i < active_.size();) {
     Operation* operation = active_[i];
-    moved = operation->advance() || moved;
+    if (operation->advance()) {
+      moved = true;
+      tell_that_it_moves(*operation);
+    }
     collect(*operation);
     if (i < active_.size() && active_[i] == operation) ++i;
   }
@@ -285,8 +288,7 @@ void World::check_deadlines(Time now) {
     return;
   }
   for (Operation* operation : active_) {
-    if (operation->moves() != operation->moves_seen) operation->moved_at = now;
-    operation->moves_seen = operation->moves();
+    if (moves(*operation)) operation->moved_at = now;
     if (now - std::max(operation->moved_at, attended_since_) < seconds(timeout_seconds_)) continue;
     const int peer = operation->waits_for();
     Failure failure{SGT_TIMEOUT, peer,

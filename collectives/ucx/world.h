@@ -107,6 +107,8 @@ class World {
   void listen();
   void lost_coordinator();
   void check_deadlines(Time now);
+  bool moves(Operation& operation);
+  void tell_that_it_moves(const Operation& operation);
   void suspect(Failure failure);
   void fail(Failure failure, bool tell);
   void end_messages();

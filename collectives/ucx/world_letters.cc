@@ -68,6 +68,21 @@ bool World::exchange_letters(const Reducer& reducer, Ticket ticket, const void* 
   return true;
 }
 
+// A rank that works through a long all-reduce sends nobody a message meanwhile. Those who wait see its beat.
+void World::tell_that_it_moves(const Operation& operation) {
+  if (mailbox_ != nullptr && !operation.numbering().of_pair)
+    mailbox_->beat(operation.numbering().sequence, static_cast<uint32_t>(operation.moves()));
+}
+
+bool World::moves(Operation& operation) {
+  const bool counts = mailbox_ != nullptr && !operation.numbering().of_pair;
+  const uint64_t beats = counts ? mailbox_->beats_up_to(operation.numbering().sequence) : 0;
+  const bool moved = operation.moves() != operation.moves_seen || beats != operation.beats_seen;
+  operation.moves_seen = operation.moves();
+  operation.beats_seen = beats;
+  return moved;
+}
+
 bool World::letters_come() {
   for (int i = 0; i < (may_spin_ ? kSpins : kYields); ++i) {
     if (mailbox_->arrived()) return true;

@@ -69,7 +69,7 @@ def goal_of_rate(text, kind, share):
 def goal_beside_open_mpi(label, ranks, size):
     amount = "64 MiB" if size == MIB_64 else f"{size} bytes"
     peer = "Open MPI over UCX" if label == "ucx" else "Open MPI"
-    text = f"all-reduce of {amount}, {ranks} ranks, beside {peer}"
+    text = f"all-reduce of {amount}, {ranks} ranks, as it comes beside {peer}"
     return Goal(text, "times as fast", beside_open_mpi(label, ranks, size), ">=", 1)
 
 

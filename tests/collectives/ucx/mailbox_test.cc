@@ -10,6 +10,7 @@
 #include <cstring>
 #include <memory>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace stepgate::transport {
@@ -133,13 +134,25 @@ TEST(Mailbox, NobodySleepsOverALetterThatIsThere) {
   boxes[0]->rouse();
 }
 
-TEST(Mailbox, ABeatSaysWhichCollectiveMoves) {
-  Boxes boxes = attached(2);
+TEST(Mailbox, BeatsOfOthersCountUpToThisCollective) {
+  Boxes boxes = attached(3);
+  uint64_t seen = boxes[0]->beats_up_to(7);
+  const auto changed = [&](uint32_t sequence) {
+    return std::exchange(seen, boxes[0]->beats_up_to(sequence)) != seen;
+  };
   boxes[1]->beat(7, 3);
-  EXPECT_EQ(Mailbox::sequence_of(boxes[0]->beat_of(1)), 7u);
-  const uint64_t before = boxes[0]->beat_of(1);
+  EXPECT_TRUE(changed(7));
+  EXPECT_FALSE(changed(7));
   boxes[1]->beat(7, 4);
-  EXPECT_NE(boxes[0]->beat_of(1), before);
+  EXPECT_TRUE(changed(7));
+  boxes[2]->beat(6, 1);
+  EXPECT_TRUE(changed(7)) << "it is late, and on its way";
+  boxes[0]->beat(7, 9);
+  EXPECT_FALSE(changed(7)) << "its own";
+  boxes[1]->beat(8, 1);
+  static_cast<void>(changed(7));
+  boxes[1]->beat(8, 2);
+  EXPECT_FALSE(changed(7)) << "it has left this one behind";
 }
 
 TEST(Mailbox, AnotherSecretIsNotThisMemory) {

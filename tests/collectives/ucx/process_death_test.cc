@@ -71,6 +71,16 @@ TEST(ProcessWorld, RanksAsProcessesEndCleanly) {
   }
 }
 
+// And with them what it may read, and who may read it: long all-reduces go another way.
+TEST(ProcessWorld, ARankThatDropsItsRightsGoesOn) {
+  Processes ranks = start_ranks(3, {"shm", 30}, "drop");
+  for (auto& rank : ranks) {
+    const Said said = last_words(*rank);
+    EXPECT_EQ(said.status, SGT_OK) << said.message;
+    EXPECT_EQ(rank->wait(), 0);
+  }
+}
+
 // The coordinator's own process dies: everybody else loses the control channel at once.
 TEST(ProcessWorld, TheDeathOfTheRankThatKeepsTheControlChannelIsNamed) {
   for (const char* transports : {"tcp", "shm"}) {

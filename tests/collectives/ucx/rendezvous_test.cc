@@ -7,8 +7,10 @@
 #include <thread>
 #include <vector>
 
+#include "collectives/ucx/meeting.h"
 #include "collectives/ucx/protocol.h"
 #include "collectives/ucx/socket.h"
+#include "collectives/ucx/world.h"
 #include "tests/collectives/ucx/ranks.h"
 
 namespace stepgate::transport::testing {
@@ -142,6 +144,38 @@ TEST(Rendezvous, GarbageOnThePortDoesNoHarm) {
   giant.send(kHello, std::string(100000, 'x'));
   for (const Outcome& outcome : arrive(id, {{0, 2}, {1, 2}}, {"tcp", 20}))
     EXPECT_EQ(outcome.status, SGT_OK) << outcome.error.message;
+}
+
+// A rank that meets the others, gives them its addresses, and is gone before data has passed: what is posted
+// to and from it must end before the worker does, or UCX aborts the process.
+TEST(Rendezvous, ARankThatDiesInTheProofEndsTheCreationOfTheOthers) {
+  for (const char* transports : {"tcp", "shm"})
+    for (int attempt = 0; attempt < 5; ++attempt) {
+      const sgt_unique_id id = new_id();
+      Outcome outcome;
+      std::thread survivor([&] {
+        sgt_world* world = nullptr;
+        outcome = create(id, 0, 2, {transports, 30}, &world);
+        EXPECT_EQ(world, nullptr);
+      });
+      {
+        IdLayout layout;
+        std::memcpy(&layout, id.bytes, sizeof layout);
+        Control control(layout, 1, 2, 30);
+        const Door door(control.local_address());
+        Options options;
+        options.transports = transports;
+        const Meeting meeting = meet(control, layout, {1, 2}, options, door.id());
+        const Fabric fabric(meeting.fabric);
+        const PeerMemory memory;
+        const Mailbox box({1, 2});
+        control.exchange(pack_list({fabric.address(), pack(memory.card()), pack(box.card())}));
+        if (attempt % 2 == 1) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      }
+      survivor.join();
+      EXPECT_EQ(outcome.status, SGT_PEER_DEAD) << outcome.error.message;
+      EXPECT_EQ(outcome.error.culprit, 1) << outcome.error.message;
+    }
 }
 
 }  // namespace
