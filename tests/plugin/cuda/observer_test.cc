@@ -13,7 +13,7 @@ using device::cuda::GraphExecHandle;
 using gate::Observer;
 
 // Delays between the operations of every stream: what is not ordered comes in the wrong order.
-constexpr unsigned kDelay = 1000;
+constexpr unsigned kShuffle = 1000;
 
 // A rank's reductions through an observer of its device.
 class Looker {
@@ -58,7 +58,7 @@ class Looker {
 
 // The send buffer before, the receive buffer after the reduction; the job overwrites it right behind.
 TEST(CudaObserver, LooksOnTheStreamOfTheReduction) {
-  CudaWorld world({.ranks = 2, .max_delay_us = kDelay});
+  CudaWorld world({.ranks = 2, .max_delay_us = kShuffle});
   world.run([](CudaRank& r) {
     Looker look(r);
     for (int i = 1; i <= 5; ++i) {
@@ -130,7 +130,7 @@ TEST(CudaObserver, ReductionsOfACapturePassUnseen) {
 // Read by a copy on the first stream of a step, behind what the job has enqueued there: the scale that this
 // step's backward had, whatever the scaler writes behind it.
 TEST(CudaObserver, AScaleInDeviceMemoryIsReadInOrder) {
-  CudaWorld world({.ranks = 1, .max_delay_us = kDelay});
+  CudaWorld world({.ranks = 1, .max_delay_us = kShuffle});
   world.run([](CudaRank& r) {
     constexpr int kScale = 3;
     Looker look(r);
