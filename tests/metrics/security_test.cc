@@ -18,7 +18,7 @@ namespace {
 using Words = std::vector<std::string>;
 
 std::string put(const TempDir& dir, const std::string& name, const std::string& text, mode_t mode = 0600) {
-  const std::string path = dir.path() + "/" + name;
+  std::string path = dir.path() + "/" + name;
   std::ofstream(path) << text;
   chmod(path.c_str(), mode);
   return path;

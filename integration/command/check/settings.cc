@@ -17,7 +17,7 @@ Line note(const std::string& text) {
 
 // Whose word the ranks and ports below follow.
 std::string ranks_of(const gate::Configuration& c) {
-  const std::string local =
+  std::string local =
       std::to_string(c.local_world) + (c.local_world == 1 ? " rank" : " ranks") + " on this machine";
   if (c.launcher.empty()) return local;
   return "rank " + std::to_string(c.rank) + " of " + std::to_string(c.world) + ", " + local + ", by " +

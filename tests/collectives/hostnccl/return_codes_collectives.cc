@@ -52,6 +52,7 @@ std::vector<ReturnTest> arguments() {
                                         "ncclAlltoAll",  "ncclBroadcast",     "ncclBcast",  "ncclGather",
                                         "ncclScatter",   "ncclSend",          "ncclRecv"};
   std::vector<ReturnTest> tests;
+  tests.reserve(all.size());
   for (const char* name : all) {
     tests.push_back({{name, "comm is NULL"}, [n = std::string(name)] { return call_one(n, {}, nullptr); }});
   }

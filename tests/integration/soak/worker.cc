@@ -205,7 +205,8 @@ class Rank {
 
 int main(int argc, char** argv) {
   if (argc != 5) return 2;
-  const Seat seat{argv[1], std::atoi(argv[2]), std::atoi(argv[3]), std::strtoull(argv[4], nullptr, 10)};
+  const Seat seat{argv[1], static_cast<int>(std::strtol(argv[2], nullptr, 10)),
+                  static_cast<int>(std::strtol(argv[3], nullptr, 10)), std::strtoull(argv[4], nullptr, 10)};
   Rank rank(seat);
   char url[200] = "";
   stepgate_client_metrics_url(url, sizeof url);
