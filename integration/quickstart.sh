@@ -56,7 +56,7 @@ build=$root/build/dev
 work=$build/quickstart
 
 echo "== packages"
-"$root/cmake/install-packages.sh"
+"$root/cmake/install-packages.sh" --build-only
 
 echo "== build (build/dev)"
 [ -f "$build/build.ninja" ] || cmake --preset dev

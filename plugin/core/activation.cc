@@ -128,9 +128,11 @@ Verdict count_ballots(const double* s, BallotKind kind, std::uint32_t world) {
         "form a mesh on every rank?)");
   }
   if (s[kUnwilling] != 0) {
-    return refusal(metrics::RefuseReason::kConfig,
-                   std::to_string(static_cast<std::uint64_t>(s[kUnwilling])) +
-                       " ranks are not set to enforce (STEPGATE_MODE=enforce on every rank)");
+    return refusal(metrics::RefuseReason::kConfig, std::to_string(static_cast<std::uint64_t>(s[kUnwilling])) +
+                                                       " of " + std::to_string(world) +
+                                                       " ranks vote against it: STEPGATE_MODE is not enforce "
+                                                       "there, or a setting was refused (their logs "
+                                                       "tell)");
   }
   const double* at = s + kFirstItem;
   for (const Item& item : kItems) {

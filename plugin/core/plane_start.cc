@@ -5,6 +5,7 @@
 #include "plugin/core/last_error.h"
 #include "plugin/core/plane/address.h"
 #include "plugin/core/process.h"
+#include "plugin/core/standard_streams.h"
 #include "plugin/core/start_options.h"
 
 namespace stepgate::gate {
@@ -35,6 +36,7 @@ void Process::start_plane_locked() {
     plane_refused_ = true;
     return log().warn("the plane stays off: " + why);
   }
+  hold_standard_streams();
   plane_ = std::make_unique<plane::Plane>(plane_options(configuration_), log());
   plane_->start();
   if (publisher_ != nullptr && plane_->leads()) publisher_->add_job_source(&plane_->board());

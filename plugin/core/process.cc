@@ -13,6 +13,7 @@
 #include "plugin/core/host.h"
 #include "plugin/core/last_error.h"
 #include "plugin/core/plane/transport_file.h"
+#include "plugin/core/standard_streams.h"
 #include "plugin/core/start_options.h"
 
 namespace stepgate::gate {
@@ -118,6 +119,7 @@ std::string Process::free_name_locked(const std::string& wanted) const {
 // Without gates_mutex_: the page's files are read and its port is found, and no hook is held up by either.
 void Process::make_publisher() {
   if (publisher_ != nullptr || made_publisher_ != nullptr || !configuration_.metrics) return;
+  hold_standard_streams();
   metrics::PublisherOptions o = publisher_options(configuration_, own_folder());
   o.log = [log = log()](std::string_view line) { log.warn(std::string(line)); };
   made_publisher_ = std::make_unique<metrics::Publisher>(std::move(o));

@@ -9,11 +9,13 @@
 #include <vector>
 
 #include "tests/gpu/reference.h"
+#include "tests/test_seed.h"
 
 namespace stepgate::gpu {
 
 using Elements = std::vector<std::uint64_t>;
 using Random = std::mt19937_64;
+using test::test_seed;
 
 inline constexpr ElementType kAllTypes[] = {ElementType::kFp32, ElementType::kFp16,    ElementType::kBf16,
                                             ElementType::kFp64, ElementType::kFp8E4M3, ElementType::kFp8E5M2};

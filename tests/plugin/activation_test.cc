@@ -159,7 +159,7 @@ TEST(Activation, FurthestAheadIsNoRanksLess) {
 TEST(Activation, UnwillingRankRefusesForAll) {
   std::vector<Voter> all = voters(3);
   all[0].willing = false;
-  expect_refused(count(all), RefuseReason::kConfig, "1 ranks are not set to enforce");
+  expect_refused(count(all), RefuseReason::kConfig, "1 of 3 ranks vote against it");
 }
 
 TEST(Activation, SumsThatAreNoneOfAnActivationRefuse) {

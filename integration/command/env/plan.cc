@@ -4,6 +4,8 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
+#include "integration/command/shell_quoting.h"
+
 namespace stepgate::command {
 namespace {
 
@@ -32,12 +34,6 @@ std::vector<std::pair<std::string, std::string>> inherited_settings() {
     if (entry.starts_with("STEPGATE_")) found.emplace_back(entry.substr(0, equals), entry.substr(equals + 1));
   }
   return found;
-}
-
-std::string quoted(const std::string& text) {
-  std::string result = "'";
-  for (const char c : text) result += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return result + "'";
 }
 
 // A list grows once, however often the lines are run.

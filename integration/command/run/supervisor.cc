@@ -23,6 +23,10 @@ int open_signals() {
   sigset_t watched;
   sigemptyset(&watched);
   for (const int number : {SIGCHLD, SIGINT, SIGTERM}) sigaddset(&watched, number);
+  // The terminal has gone, unless that is none of our business (nohup).
+  struct sigaction hangup {};
+  sigaction(SIGHUP, nullptr, &hangup);
+  if (hangup.sa_handler != SIG_IGN) sigaddset(&watched, SIGHUP);
   sigprocmask(SIG_BLOCK, &watched, nullptr);
   signal(SIGPIPE, SIG_IGN);
   const int fd = signalfd(-1, &watched, SFD_CLOEXEC | SFD_NONBLOCK);
@@ -111,7 +115,8 @@ void Supervisor::handle_signal(int signal_number) {
   const Clock::time_point now = Clock::now();
   if (!interrupted_at_) {
     interrupted_at_ = now;
-    signal_running(signal_number);
+    // Ranks are groups of their own: a hangup is not theirs, and most would die of it without a last word.
+    signal_running(signal_number == SIGHUP ? SIGTERM : signal_number);
     set_deadline();
     give_up_at_ = kill_at_;
   } else if (now - *interrupted_at_ > kOneWish) {

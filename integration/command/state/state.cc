@@ -4,13 +4,17 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 
 #include "collectives/core/decimal.h"
 #include "integration/command/arguments.h"
+#include "integration/command/shell_quoting.h"
 #include "integration/command/streams.h"
 #include "plugin/core/state_blob.h"
 
@@ -30,6 +34,7 @@ constexpr const char* kHelp =
 
 // Nothing that stepgate_state_save() writes is nearly as long.
 constexpr std::size_t kMostBytes = 1 << 20;
+constexpr std::string_view kMagic = "STEPGATE";
 
 struct Request {
   bool help = false;
@@ -137,17 +142,38 @@ std::string table(const ordered_json& all, const std::string& file) {
   return text;
 }
 
+// Where the magic word stands in a file of any size, piece by piece; none where it does not, or where the
+// file is no plain one, which might never end.
+std::optional<std::uintmax_t> place_of_magic(const std::string& path) {
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(path, error)) return std::nullopt;
+  std::ifstream file(path, std::ios::binary);
+  std::string piece, part(kMostBytes, '\0');
+  for (std::uintmax_t before = 0; file; before += piece.size()) {
+    // The end of the last piece again: the word may lie across.
+    const std::size_t kept = std::min(piece.size(), kMagic.size() - 1);
+    piece.erase(0, piece.size() - kept);
+    before -= kept;
+    file.read(part.data(), static_cast<std::streamsize>(part.size()));
+    piece.append(part, 0, static_cast<std::size_t>(file.gcount()));
+    const std::size_t at = piece.find(kMagic);
+    if (at != std::string::npos) return before + at;
+  }
+  return std::nullopt;
+}
+
 // A checkpoint holds more than the blob: where that begins, and how to cut it out.
-std::string blob_within(const std::string& file, const std::string& bytes) {
-  const std::size_t at = bytes.find("STEPGATE"), size = gate::state_blob_bytes();
-  if (at == std::string::npos || at == 0 || bytes.size() - at < size) return "";
-  return "; one may begin at its byte " + std::to_string(at) + ": tail -c +" + std::to_string(at + 1) + " " +
-         file + " | head -c " + std::to_string(size) + " > state";
+std::string blob_within(const std::string& file) {
+  const std::optional<std::uintmax_t> at = place_of_magic(file);
+  std::error_code error;
+  const std::size_t size = gate::state_blob_bytes();
+  if (!at || *at == 0 || std::filesystem::file_size(file, error) - *at < size) return "";
+  return "; one may begin at its byte " + std::to_string(*at) + ": tail -c +" + std::to_string(*at + 1) +
+         " " + quoted(file) + " | head -c " + std::to_string(size) + " > state";
 }
 
 int refuse(const std::string& file, const std::string& bytes, std::string why) {
-  why += blob_within(file, bytes);
-  if (bytes.size() == kMostBytes) why += "; the file has 1 MiB or more";
+  why += blob_within(file);
   if (version_in(bytes) > gate::kStateVersion)
     why += "; a newer StepGate wrote it, whose own command shows it";
   std::fprintf(stderr, "stepgate state: %s: %s\n", file.c_str(), why.c_str());

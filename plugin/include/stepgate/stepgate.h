@@ -211,7 +211,8 @@ STEPGATE_API stepgate_status stepgate_range_absent(stepgate_gate* gate, uint32_t
 STEPGATE_API stepgate_status stepgate_enforce_summarize(stepgate_gate* gate, void* stream, double* fields);
 STEPGATE_API stepgate_status stepgate_enforce_decide(stepgate_gate* gate, void* stream, const double* fields);
 /* Both over the built-in transport (the gate's groups). Collective: every rank, same point,
- * only where the launcher guarantees the plugin on all ranks. Waits at most 10 minutes. */
+ * only where the launcher guarantees the plugin on all ranks. Waits STEPGATE_ACTIVATION_TIMEOUT at most (600
+ * s). */
 STEPGATE_API stepgate_status stepgate_enforce_begin(stepgate_gate* gate, void* stream);
 /* Collective: all ranks leave enforce at one program point. */
 STEPGATE_API stepgate_status stepgate_enforce_end(stepgate_gate* gate, void* stream);

@@ -154,6 +154,18 @@ TEST_P(RunSignals, RankThatDiesOfItIsTheExitStatus) {
 
 INSTANTIATE_TEST_SUITE_P(Both, RunSignals, testing::Values(SIGINT, SIGTERM));
 
+// A closed terminal. Ranks are groups of their own, and one that a hangup ends says nothing more.
+TEST(Run, AHangupEndsTheRanksInOrder) {
+  Process process(launch(2, "trap 'echo got; exit 0' TERM; echo ready; while :; do sleep 0.05; done"));
+  ASSERT_TRUE(process.wait_for("[0] ready"));
+  ASSERT_TRUE(process.wait_for("[1] ready"));
+  kill(process.pid(), SIGHUP);
+  const Outcome outcome = process.finish();
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_NE(outcome.out.find("[0] got"), std::string::npos);
+  EXPECT_NE(outcome.out.find("[1] got"), std::string::npos);
+}
+
 TEST(Run, SecondSignalKills) {
   Process process(launch(1, "trap '' TERM; echo ready; while :; do sleep 0.05; done"));
   ASSERT_TRUE(process.wait_for("ready"));

@@ -107,10 +107,22 @@ TEST_F(StateShow, InsideOfACheckpointItIsFound) {
   const std::string path = file("weights" + whole + "more");
   const Outcome o = show(path);
   EXPECT_EQ(o.status, 1);
-  const std::string cut = "tail -c +8 " + path + " | head -c " + std::to_string(whole.size());
+  const std::string cut = "tail -c +8 '" + path + "' | head -c " + std::to_string(whole.size());
   EXPECT_NE(o.err.find("foreign"), std::string::npos) << o.err;
   EXPECT_NE(o.err.find("one may begin at its byte 7: " + cut + " > state"), std::string::npos) << o.err;
   EXPECT_EQ(run({"sh", "-c", cut}).out, whole);
+}
+
+// Weights of any size lie before it, and the word may lie across two pieces of what is read.
+TEST_F(StateShow, InsideOfALargeCheckpointItIsFoundToo) {
+  const std::string whole = blob(gate::sample_state());
+  for (const std::size_t before :
+       {std::size_t{5} << 20, (std::size_t{2} << 20) - 3, (std::size_t{1} << 20) - 7}) {
+    const std::string path = file(std::string(before, 'w') + whole);
+    const Outcome o = show(path);
+    EXPECT_NE(o.err.find("one may begin at its byte " + std::to_string(before) + ":"), std::string::npos)
+        << o.err;
+  }
 }
 
 TEST_F(StateShow, DamagedIsRefused) {

@@ -140,6 +140,18 @@ TEST(Preload, ModeOffPassesThrough) {
   EXPECT_EQ(run_preloaded({SHIM_TEST_WORKER, "plain"}, {{"STEPGATE_MODE", "off"}}).out, "plain job done\n");
 }
 
+// The page's listener would otherwise be the job's standard input, and the next thing that it opens its
+// output.
+TEST(Preload, NothingOfThePluginsBecomesAStandardStream) {
+  const TemporaryFolder folder;
+  const Outcome o =
+      run_preloaded({SHIM_TEST_WORKER, "closed"}, {{"STEPGATE_METRICS", "on"},
+                                                   {"STEPGATE_METRICS_PORT", "0"},
+                                                   {"STEPGATE_METRICS_FILE_SD_DIR", folder.file("")}});
+  EXPECT_EQ(o.status, 0) << o.out << o.err;
+  EXPECT_EQ(o.out, "stream 0 /dev/null\nstream 1 /dev/null\nstream 2 /dev/null\n") << o.err;
+}
+
 TEST(Preload, BadSettingIsSaidOnceAndTheJobRunsOn) {
   const Outcome o = run_preloaded({SHIM_TEST_WORKER, "plain"}, {{"STEPGATE_RULE", "amp"}});
   EXPECT_EQ(o.status, 0) << o.out << o.err;

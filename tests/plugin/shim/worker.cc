@@ -5,6 +5,7 @@
 //   shim_worker create  one communicator and one gate; prints the answer
 //   shim_worker fork    a gate with its page, then a child that uses it and exits
 //   shim_worker plain   communicators and reductions only
+#include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -12,6 +13,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -96,6 +98,26 @@ int create() {
   return 0;
 }
 
+// A job without standard streams: status 0 where nothing of the plugin's has become one of them. Which they
+// are now is told on the descriptor that standard output was.
+int closed_streams() {
+  ncclComm_t comm = alone();  // NCCL's own descriptors are not the plugin's affair
+  const int out = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 10);
+  for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) close(stream);
+  stepgate_gate* gate = nullptr;
+  need(stepgate_client_gate_create(nullptr, &gate) == STEPGATE_OK, "gate_create");
+  char url[100] = "";
+  need(stepgate_client_metrics_url(url, sizeof url) == STEPGATE_OK && *url != '\0', "metrics_url");
+  for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    char name[256] = "";
+    const std::string link = "/proc/self/fd/" + std::to_string(stream);
+    if (readlink(link.c_str(), name, sizeof name - 1) < 0) std::strcpy(name, "closed");
+    dprintf(out, "stream %d %s\n", stream, name);
+  }
+  need(ncclCommDestroy(comm) == ncclSuccess, "ncclCommDestroy");
+  return 0;
+}
+
 int plain() {
   for (int i = 0; i < 3; ++i) {
     ncclComm_t comm = alone();
@@ -153,6 +175,7 @@ int main(int argc, char** argv) {
   if (std::strcmp(mode, "create") == 0) return create();
   if (std::strcmp(mode, "fork") == 0) return fork_between();
   if (std::strcmp(mode, "plain") == 0) return plain();
-  std::printf("usage: shim_worker train | create | fork | plain\n");
+  if (std::strcmp(mode, "closed") == 0) return closed_streams();
+  std::printf("usage: shim_worker train | create | fork | plain | closed\n");
   return 2;
 }
