@@ -52,7 +52,7 @@ void Mailbox::post(const Head& head, const void* body, size_t bytes) {
   Slot& mine = slot(place_.rank);
   mine.head = head;
   if (bytes != 0) std::memcpy(mine.body, body, bytes);
-  mine.stamp.store(step_ + 1, std::memory_order_release);
+  mine.stamp.store(step_ + 1, std::memory_order_seq_cst);  // before the look for sleepers
   posted_ = true;
 }
 
@@ -70,12 +70,11 @@ void Mailbox::next() {
   posted_ = false;
 }
 
-// Who dozes off after this fence sees the letter before it sleeps; who did before is seen here.
+// Who dozes off after the letter was posted sees it before it sleeps; who did before is seen here.
 void Mailbox::wake_sleepers() {
-  order(hall().desks[place_.rank].asleep);
   for (int rank = 0; rank < place_.size; ++rank) {
     std::atomic<uint32_t>& asleep = hall().desks[rank].asleep;
-    if (rank == place_.rank || asleep.load(std::memory_order_relaxed) == 0) continue;
+    if (rank == place_.rank || asleep.load(std::memory_order_seq_cst) == 0) continue;
     if (asleep.exchange(0) != 0) bell_.ring(bells_[static_cast<size_t>(rank)]);
   }
 }

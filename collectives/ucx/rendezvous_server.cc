@@ -3,6 +3,7 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "collectives/signals/blocked_signals.h"
@@ -12,6 +13,8 @@ namespace stepgate::transport {
 namespace {
 
 constexpr double kStrangerSeconds = 10;  // to say hello
+// A rank that hangs in the creation keeps the server up past every deadline: not at the cost of a core.
+constexpr int kLeastWait = 5;            // milliseconds
 constexpr size_t kMostStrangers = 1024;  // beyond the world's ranks
 
 IdLayout open_listener(const std::string& where, Fd* listener) {
@@ -75,7 +78,8 @@ bool RendezvousServer::wait_for_work() {
   for (const auto& [fd, peer] : peers_)
     fds.push_back({fd, static_cast<short>(POLLIN | (peer.socket.wants_write() ? POLLOUT : 0)), 0});
   int timeout = 1000;
-  if (const auto next = coordinator_.next_event()) timeout = Deadline(*next).milliseconds(timeout);
+  if (const auto next = coordinator_.next_event())
+    timeout = std::max(Deadline(*next).milliseconds(timeout), kLeastWait);
   if (poll(fds.data(), fds.size(), timeout) <= 0) return false;
   drain_event(wake_);
   const Time now = Clock::now();

@@ -79,19 +79,29 @@ int run_rank(const Arguments& arguments, const sgt_unique_id& id, int rank) {
                                                      : 20000;
   for (int i = 0; i < iterations / 10 + 1; ++i) one(world, buffer, count);
   std::vector<double> times;
+  times.reserve(static_cast<size_t>(iterations));
   for (int i = 0; i < iterations; ++i) times.push_back(one(world, buffer, count));
   if (rank == 0) report(arguments, std::move(times));
   transport().world_destroy(world);
   return 0;
 }
 
+// A whole number from 1, or the program ends with a word.
+size_t number(char option, const char* text) {
+  char* end = nullptr;
+  const unsigned long long value = std::strtoull(text, &end, 10);
+  if (*text >= '0' && *text <= '9' && *end == '\0' && value != 0) return value;
+  std::fprintf(stderr, "transport_bench: -%c is '%s'; allowed: a whole number from 1\n", option, text);
+  std::exit(2);
+}
+
 Arguments parse(int argc, char** argv) {
   Arguments arguments;
   for (int option; (option = getopt(argc, argv, "n:t:b:i:j")) != -1;) {
-    if (option == 'n') arguments.ranks = std::atoi(optarg);
+    if (option == 'n') arguments.ranks = static_cast<int>(number('n', optarg));
     if (option == 't') arguments.transports = optarg;
-    if (option == 'b') arguments.bytes = std::strtoull(optarg, nullptr, 10);
-    if (option == 'i') arguments.iterations = std::atoi(optarg);
+    if (option == 'b') arguments.bytes = number('b', optarg);
+    if (option == 'i') arguments.iterations = static_cast<int>(number('i', optarg));
     if (option == 'j') arguments.json = true;
     if (option == '?') std::exit(2);
   }
@@ -100,7 +110,20 @@ Arguments parse(int argc, char** argv) {
 
 }  // namespace
 
+// As whoever opens the transport must (README.md of collectives/ucx). With UCX's hooks in mmap, a fork beside
+// the thread that serves the id may leave their lock held in the child for ever. UCX reads these when it is
+// loaded.
+void make_ucx_safe(char** argv) {
+  if (getenv("UCX_MEM_EVENTS") != nullptr) return;
+  for (const auto& [name, value] : {std::pair{"UCX_ERROR_SIGNALS", ""}, std::pair{"UCX_DEBUG_SIGNO", "0"},
+                                    std::pair{"UCX_HANDLE_ERRORS", "none"}, std::pair{"UCX_MEM_EVENTS", "n"},
+                                    std::pair{"UCX_WARN_UNUSED_ENV_VARS", "n"}})
+    setenv(name, value, 1);
+  execv("/proc/self/exe", argv);
+}
+
 int main(int argc, char** argv) {
+  make_ucx_safe(argv);
   const Arguments arguments = parse(argc, argv);
   sgt_unique_id id;
   sgt_error error{};

@@ -49,6 +49,7 @@ TEST_P(ScanFp8, EveryValueAgainstEveryComputeType) {
   std::vector<unsigned char> all;
   for (unsigned v = 0; v < 256; ++v) all.push_back(static_cast<unsigned char>(v));
   std::vector<device::Segment> alone;
+  alone.reserve(all.size());
   for (const unsigned char& v : all) alone.push_back({&v, 1});
   for (std::uint32_t c = 0; c < kElementTypeCount; ++c) {
     const auto compute = static_cast<ElementType>(c);

@@ -19,6 +19,7 @@ struct Zeroed {
   Zeroed() : memory(std::make_unique<unsigned char[]>(sizeof(T))), value(new (memory.get()) T{}) {}
   std::unique_ptr<unsigned char[]> memory;
   T* value;
+  // NOLINTNEXTLINE(bugprone-suspicious-memory-comparison): the bits must agree, padding too
   bool operator==(const Zeroed& other) const { return std::memcmp(value, other.value, sizeof(T)) == 0; }
 };
 
@@ -84,6 +85,7 @@ class StepKernels : public testing::Test {
   void expect_equal(const char* after) {
     EXPECT_TRUE(host_.block == kernel_.block) << "block after " << after;
     EXPECT_TRUE(host_.mirror == kernel_.mirror) << "mirror after " << after;
+    // NOLINTNEXTLINE(bugprone-suspicious-memory-comparison): the bits must agree
     EXPECT_EQ(std::memcmp(host_.fields, kernel_.fields, sizeof host_.fields), 0) << "summary after " << after;
     EXPECT_EQ(host_.ring.head, kernel_.ring.head);
     expect_same(host_.ring.records, kernel_.ring.records, "ring", after);

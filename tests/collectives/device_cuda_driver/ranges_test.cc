@@ -84,6 +84,7 @@ std::vector<RangeData> random_ranges(std::size_t n, std::size_t most_segments, s
 
 void expect_equal(const Side& got, const Side& want, const std::vector<RangeData>& ranges) {
   for (std::size_t i = 0; i < ranges.size(); ++i) {
+    // NOLINTNEXTLINE(bugprone-suspicious-memory-comparison): the bits must agree
     EXPECT_EQ(std::memcmp(&got.slot(i), &want.slot(i), sizeof(RangeSlot)), 0) << "range " << i;
     EXPECT_EQ(std::memcmp(got.data[i]->as<void>(), want.data[i]->as<void>(), ranges[i].bytes.size()), 0)
         << "bytes of range " << i;

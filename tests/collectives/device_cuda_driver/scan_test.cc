@@ -76,6 +76,7 @@ void compare(device::CudaDevice& cuda, const Pair& p, bool prepare) {
     std::memset(total.as<void>(), 0xff, sizeof want);
     ASSERT_EQ(cuda.scan(nullptr, job), Code::kOk) << cuda.last_error();
     ASSERT_EQ(cuda.synchronize(nullptr), Code::kOk);
+    // NOLINTNEXTLINE(bugprone-suspicious-memory-comparison): the bits must agree
     EXPECT_EQ(std::memcmp(total.as<void>(), &want, sizeof want), 0);
     EXPECT_EQ(*bad.as<std::int32_t>(), want_bad);
     if (n != 0) {
