@@ -1,5 +1,6 @@
 // Detectors over the records of gates that decide.
 #include <cmath>
+#include <functional>
 #include <utility>
 
 #include "metrics/detectors.h"
@@ -36,13 +37,20 @@ void train(Rank& r, double limit, int steps) {
   }
 }
 
-TEST(GateAnomalies, AScaleAtItsLimitThrashesUntilItIsLeftAlone) {
+// Two ranks that grow their scale every ten steps.
+void run_growing(const std::function<void(Rank&)>& body) {
   WorldOptions o{.ranks = 2};
   o.params.interval = 10;
   World world(o);
-  world.run([](Rank& r) {
+  world.run([&](Rank& r) {
     r.declare("shard", {&r.shard});
     ASSERT_EQ(r.activate(), STEPGATE_OK);
+    body(r);
+  });
+}
+
+TEST(GateAnomalies, AScaleAtItsLimitThrashesUntilItIsLeftAlone) {
+  run_growing([](Rank& r) {
     train(r, 65536, 44);  // grows after steps 10, 21, 32, 43, and is back each time
     EXPECT_EQ(findings(r.gate()), std::vector<Finding>{});
     train(r, 65536, 22);  // and 54, 65
@@ -51,12 +59,7 @@ TEST(GateAnomalies, AScaleAtItsLimitThrashesUntilItIsLeftAlone) {
 }
 
 TEST(GateAnomalies, AScaleThatHoldsForAWhileDoesNot) {
-  WorldOptions o{.ranks = 2};
-  o.params.interval = 10;
-  World world(o);
-  world.run([](Rank& r) {
-    r.declare("shard", {&r.shard});
-    ASSERT_EQ(r.activate(), STEPGATE_OK);
+  run_growing([](Rank& r) {
     for (int i = 0; i < 8; ++i) {
       train(r, 0x1p40, 12);  // grows, and holds for two steps
       double scale = 0;

@@ -50,23 +50,30 @@ TEST(PendingCalls, AreTakenOldestFirstByTheThreadThatMadeThem) {
   EXPECT_TRUE(calls.none());
 }
 
+void begin_with_shard(Rank& r) {
+  r.declare("shard", {&r.shard});
+  ASSERT_EQ(r.activate(), STEPGATE_OK) << gate::last_error();
+  r.begin();
+}
+
+Reduction of_shard(Rank& r) {
+  return {OpKind::kAllReduce, ncclFloat32,    ncclSum, 0,        r.shard.data(),
+          r.shard.data(),     r.shard.size(), 1,       r.comm(), nullptr};
+}
+
 // A watchdog asks a communicator for its state while a hook is stuck in a launch, in a full queue say, and
 // holds the gate. It has nothing there, whoever else has.
 TEST(GatePending, WhoHasNothingThereWaitsForNobody) {
   World world({.ranks = 1});
   Rank& r = world.rank(0);
-  r.declare("shard", {&r.shard});
-  ASSERT_EQ(r.activate(), STEPGATE_OK) << gate::last_error();
-  r.begin();
-  const Reduction op{OpKind::kAllReduce, ncclFloat32,    ncclSum, 0,        r.shard.data(),
-                     r.shard.data(),     r.shard.size(), 1,       r.comm(), nullptr};
+  begin_with_shard(r);
   std::promise<void> launching, done;
   r.device().at_scan([&] {
     launching.set_value();
     done.get_future().wait();
   });
   std::thread stuck([&] {
-    r.gate().after(op, stepgate::Outcome::kPending);
+    r.gate().after(of_shard(r), stepgate::Outcome::kPending);
     r.gate().settled(r.comm());
   });
   launching.get_future().wait();
@@ -85,11 +92,7 @@ TEST(GatePending, WhoHasNothingThereWaitsForNobody) {
 TEST(GatePending, AnAbortWaitsForNoLaunch) {
   World world({.ranks = 1});
   Rank& r = world.rank(0);
-  r.declare("shard", {&r.shard});
-  ASSERT_EQ(r.activate(), STEPGATE_OK) << gate::last_error();
-  r.begin();
-  const Reduction op{OpKind::kAllReduce, ncclFloat32,    ncclSum, 0,        r.shard.data(),
-                     r.shard.data(),     r.shard.size(), 1,       r.comm(), nullptr};
+  begin_with_shard(r);
   std::promise<void> launching, aborted;
   auto abort_returns = aborted.get_future();
   bool in_time = false;
@@ -97,7 +100,7 @@ TEST(GatePending, AnAbortWaitsForNoLaunch) {
     launching.set_value();
     in_time = abort_returns.wait_for(std::chrono::seconds(20)) == std::future_status::ready;
   });
-  std::thread stuck([&] { r.gate().after(op, stepgate::Outcome::kLaunched); });
+  std::thread stuck([&] { r.gate().after(of_shard(r), stepgate::Outcome::kLaunched); });
   launching.get_future().wait();
   r.gate().comm_retired(r.comm());
   aborted.set_value();
